@@ -34,7 +34,6 @@ from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import DiagnosisTarget, Finding, Severity
 from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval
 from rollouts.errors import Unfit
-from rollouts.manifests.manifest import Site
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, EventSli
@@ -87,7 +86,7 @@ def _target(
     return DiagnosisTarget(
         region=region,
         delivery=spec.metadata.name,
-        route=Site(fleet=fleet, release=release).route,
+        traffic=fleet.traffic,
         controller_namespace=controller_namespace,
         questions=asked_of_prometheus(spec, region),
         scraping=scraping_of(spec, region),

@@ -30,6 +30,7 @@ from rollouts.kube.resources import (
 )
 from rollouts.manifests.admission import CONTAINERS, HOST, cel, policy_and_binding, user_of
 from rollouts.manifests.conventions import cluster_wide, driver
+from rollouts.manifests.manifest import Place
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.errors import UsageError
@@ -42,6 +43,7 @@ OF_ARGO = ("init", "wait")
 
 def admission(blueprint: WorkflowInput) -> tuple[Json, ...]:
     """Both policies, each with its binding: on Workflows that accounts of the namespace make, and on steps' pods."""
+    place = Place(blueprint.name, blueprint.namespace)
     settings, here, account = blueprint.settings, user_of(blueprint.namespace, ""), account_of(blueprint.name)
     images = dict.fromkeys((settings.image, *((settings.build.image,) if settings.build else ())))
     of_workflows = {
@@ -60,8 +62,7 @@ def admission(blueprint: WorkflowInput) -> tuple[Json, ...]:
     as_a_step = f"has(object.spec.serviceAccountName) && object.spec.serviceAccountName == {cel(account)}"
     return (
         *policy_and_binding(
-            blueprint.name,
-            blueprint.namespace,
+            place,
             "workflows",
             (WORKFLOWS,),
             of_workflows,
@@ -69,8 +70,7 @@ def admission(blueprint: WorkflowInput) -> tuple[Json, ...]:
             only={"accounts-of-here": f"request.userInfo.username.startsWith({cel(here)})"},
         ),
         *policy_and_binding(
-            blueprint.name,
-            blueprint.namespace,
+            place,
             "steps",
             (PODS,),
             of_steps,

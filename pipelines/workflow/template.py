@@ -21,7 +21,7 @@ from pipelines.spec.workflow import BuildSpec, account_of
 from pipelines.workflow import model as names
 from pipelines.workflow.model import WorkflowInput
 from rollouts.manifests.manifest import Release, Site
-from rollouts.manifests.objects.nodes import gpu_amount, scheduling
+from rollouts.manifests.objects.capacity import gpu_amount, scheduling
 from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.access import SECRETS_FOLDER
 from tidegate.core.errors import ExitCode

@@ -271,24 +271,25 @@ class RolloutClient:
         await self._carry_out(partial(to_step, index=index), partial(is_at_step, index=index), trial)
 
     async def abort(self, trial: str) -> None:
-        """All users back to the stable version."""
-        await self._carry_out(abort, is_aborted, trial)
+        """All users back to the stable version; returns once the controller wrote when it aborted."""
+        await self._carry_out(abort, lambda _, now: is_abort_confirmed(Rollout(now)), trial)
 
     async def resume(self) -> None:
-        """Let go what a person holds by `spec.paused`, and nothing else."""
-        await self._carry_out(resume, is_resumed, None)
+        """Let go what a person holds by `spec.paused`, and nothing else; it may be in the pause of a step."""
+        await self._carry_out(
+            resume, lambda _, now: not (waiting_for_controller(now) or Rollout(now).paused_by_spec), None
+        )
 
     async def _carry_out(self, decide: Decide, converged: Converged, trial: str | None) -> None:
         """Decide and send until it is sent, then wait."""
         attempts = self._retries.attempts()
-        rollout = before = await self._get()
+        rollout = before = await self._cluster.get(ROLLOUTS, self._name)
         lost = False
         while True:
-            sent: list[Request] = []
-            version = ""
+            sent, version = list[Request](), ""
             try:
                 self._allows(rollout)
-                _require_version(rollout, trial)
+                _require_version(Rollout(rollout), trial)
                 for request in decide(rollout):
                     # Each after the first holds for the object as the one before left it.
                     sent.append(replace(request, body=_held(request.body, version)) if sent else request)
@@ -304,7 +305,7 @@ class RolloutClient:
                 lost = lost or _may_be_done(error)
                 if not (isinstance(error, Conflict) or _may_be_done(error)) or not await attempts.pause():
                     raise
-            rollout = await self._get()
+            rollout = await self._cluster.get(ROLLOUTS, self._name)
         await self._wait(before, converged, attempts, sent=bool(sent))
 
     async def _wait(self, before: Json, converged: Converged, attempts: Attempts, *, sent: bool) -> None:
@@ -314,7 +315,7 @@ class RolloutClient:
             NotConfirmed: it has not in time.
         """
         for looks in itertools.count(1):
-            rollout = await self._get()
+            rollout = await self._cluster.get(ROLLOUTS, self._name)
             if converged(before, rollout):
                 return
             left = min(REACT_SECONDS - attempts.elapsed, time_left())
@@ -326,13 +327,9 @@ class RolloutClient:
             await self._waker.look(rollout)
             await self._clock.sleep(min(BACKOFF.pause(looks, 1.0), left))
 
-    async def _get(self) -> Json:
-        return await self._cluster.get(ROLLOUTS, self._name)
 
-
-def _require_version(rollout: Json, trial: str | None) -> None:
-    ro = Rollout(rollout)
-    if trial is not None and trial != ro.pod_hash:
+def _require_version(ro: Rollout, trial: str | None) -> None:
+    if trial not in {None, ro.pod_hash}:
         raise NotPossible(
             f"{ro.name} moved on: its version is {ro.pod_hash or 'none'}, and {trial} was meant",
             hint="the Rollout changed meanwhile: check its status and retry",
@@ -342,11 +339,6 @@ def _require_version(rollout: Json, trial: str | None) -> None:
 def _may_be_done(error: ApiError | Unreachable) -> bool:
     """Whether the write may have come about although no answer said so."""
     return isinstance(error, Unreachable) or (error.status >= 500 and not isinstance(error, Invalid))
-
-
-def is_resumed(_before: Json, now: Json) -> bool:
-    """After `resume`: nobody holds it by hand; it may be in the pause of a step."""
-    return not waiting_for_controller(now) and not Rollout(now).paused_by_spec
 
 
 def is_at_step(before: Json, now: Json, index: int) -> bool:
@@ -372,11 +364,6 @@ def is_past_all_steps(before: Json, now: Json) -> bool:
     if waiting_for_controller(now) or is_pause_stale(ro) or ro.paused_by_spec:
         return False
     return not ro.in_progress or (ro.step is None and not ro.pause_conditions)
-
-
-def is_aborted(_before: Json, now: Json) -> bool:
-    """After `abort`: the controller wrote when it aborted."""
-    return is_abort_confirmed(Rollout(now))
 
 
 def _same_trial(before: Json, now: Json) -> tuple[Rollout, Rollout]:

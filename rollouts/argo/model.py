@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from rollouts.errors import NotPossible
+from rollouts.kube.objects import at
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
@@ -31,70 +32,48 @@ class PauseReason(StrEnum):
     EXPERIMENT = "InconclusiveExperiment"
 
 
-@dataclass(frozen=True)
 class Rollout:
     """Reads one object; what is missing in it has the value that Go's zero values and the controller give it."""
 
-    object: Json
-
-    @property
-    def metadata(self) -> Json:
-        return self.object.get("metadata") or {}
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata.get("name", ""))
-
-    @property
-    def namespace(self) -> str:
-        return str(self.metadata.get("namespace", ""))
-
-    @property
-    def resource_version(self) -> str:
-        return str(self.metadata.get("resourceVersion", ""))
-
-    @property
-    def generation(self) -> int:
+    def __init__(self, rollout: Json) -> None:
+        metadata: Json = rollout.get("metadata") or {}
+        spec: Json = rollout.get("spec") or {}
+        status: Json = rollout.get("status") or {}
+        self.metadata, self.spec, self.status = metadata, spec, status
+        self.name = str(metadata.get("name", ""))
+        self.resource_version = str(metadata.get("resourceVersion", ""))
+        self.generation = int(metadata.get("generation") or 0)
         """Moves with every change of `spec`, and with nothing else."""
-        return int(self.metadata.get("generation") or 0)
-
-    @property
-    def workload_generation(self) -> int:
+        self.workload_generation = int((metadata.get("annotations") or {}).get(WORKLOAD_GENERATION) or 0)
         """That of its `workloadRef`; 0 where it has none."""
-        return int((self.metadata.get("annotations") or {}).get(WORKLOAD_GENERATION) or 0)
-
-    @property
-    def spec(self) -> Json:
-        return self.object.get("spec") or {}
-
-    @property
-    def status(self) -> Json:
-        return self.object.get("status") or {}
-
-    @property
-    def canary(self) -> Json | None:
+        self.canary: Json | None = (spec.get("strategy") or {}).get("canary")
         """The canary strategy; None where another one is chosen."""
-        found: Json | None = (self.spec.get("strategy") or {}).get("canary")
-        return found
-
-    @property
-    def steps(self) -> list[Json]:
-        return (self.canary or {}).get("steps") or []
-
-    @property
-    def step_index(self) -> int:
+        self.steps: list[Json] = (self.canary or {}).get("steps") or []
+        self.step_index = int(status.get("currentStepIndex") or 0)
         """The step it is at; as many as there are steps when all are done (`GetCurrentCanaryStep`)."""
-        return int(self.status.get("currentStepIndex") or 0)
-
-    @property
-    def step(self) -> Json | None:
+        self.step = self.steps[self.step_index] if self.step_index < len(self.steps) else None
         """The step that runs now; None when there are no steps or all are done."""
-        return self.steps[self.step_index] if self.step_index < len(self.steps) else None
+        self.replicas = 1 if spec.get("replicas") is None else int(spec["replicas"])
+        """The pods that are asked for (`GetReplicasOrDefault`)."""
+        self.pod_hash = str(status.get("currentPodHash") or "")
+        """The template that the spec asks for, as the controller last saw it."""
+        self.stable_hash = str(status.get("stableRS") or "")
+        """The template that was last promoted in full; empty before the first one was."""
+        self.in_progress = self.pod_hash != self.stable_hash
+        """Whether a version is on its way to replace the stable one (not `IsFullyPromoted`)."""
+        self.paused_by_spec = bool(spec.get("paused"))
+        """Somebody set `spec.paused`."""
+        self.pause_conditions: list[Json] = status.get("pauseConditions") or []
+        self.controller_pause = bool(status.get("controllerPause"))
+        """The controller added a pause condition, and has not seen it removed yet."""
+        self.aborted = bool(status.get("abort"))
+        self.promoting_in_full = bool(status.get("promoteFull"))
+        self.conditions: list[Json] = status.get("conditions") or []
 
     @property
     def set_weight(self) -> int:
         """The weight that its steps ask for now (`GetCurrentSetWeight`); what users see may be another."""
-        if self.status.get("abort"):
+        if self.aborted:
             return 0
         if self.step is None:
             return 100
@@ -108,55 +87,8 @@ class Rollout:
         It is no step and no abort: `reconcileTrafficRouting` sends nobody to a canary without available replicas, and
         notes that in `status.canary.weights`. They come back with its pods.
         """
-        noted = ((self.status.get("canary") or {}).get("weights") or {}).get("canary") or {}
-        return self.set_weight > 0 and "pause" in (self.step or {}) and noted.get("weight") == 0
-
-    @property
-    def replicas(self) -> int:
-        """The pods that are asked for; 1 when the spec does not say (`GetReplicasOrDefault`)."""
-        asked = self.spec.get("replicas")
-        return 1 if asked is None else int(asked)
-
-    @property
-    def pod_hash(self) -> str:
-        """The template that the spec asks for, as the controller last saw it."""
-        return str(self.status.get("currentPodHash") or "")
-
-    @property
-    def stable_hash(self) -> str:
-        """The template that was last promoted in full; empty before the first one was."""
-        return str(self.status.get("stableRS") or "")
-
-    @property
-    def in_progress(self) -> bool:
-        """Whether a version is on its way to replace the stable one (not `IsFullyPromoted`)."""
-        return self.pod_hash != self.stable_hash
-
-    @property
-    def paused_by_spec(self) -> bool:
-        """Somebody set `spec.paused`."""
-        return bool(self.spec.get("paused"))
-
-    @property
-    def pause_conditions(self) -> list[Json]:
-        return self.status.get("pauseConditions") or []
-
-    @property
-    def controller_pause(self) -> bool:
-        """The controller added a pause condition, and has not seen it removed yet."""
-        return bool(self.status.get("controllerPause"))
-
-    @property
-    def aborted(self) -> bool:
-        return bool(self.status.get("abort"))
-
-    @property
-    def promoting_in_full(self) -> bool:
-        return bool(self.status.get("promoteFull"))
-
-    @property
-    def conditions(self) -> list[Json]:
-        return self.status.get("conditions") or []
+        noted = at(self.status, "canary", "weights", "canary", "weight")
+        return self.set_weight > 0 and "pause" in (self.step or {}) and noted == 0
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -178,11 +110,8 @@ def hash_of(thing: Json) -> str:
 def controlled_by(rollout: Json, things: Sequence[Json]) -> list[Json]:
     """Those that this very Rollout controls (`IsControlledBy`); one of the same name before it does not count."""
     uid = rollout["metadata"].get("uid")
-    return [
-        thing
-        for thing in things
-        if any(owner.get("controller") and owner.get("uid") == uid for owner in _owners(thing))
-    ]
+    owners = [(thing, thing["metadata"].get("ownerReferences") or []) for thing in things]
+    return [thing for thing, of in owners if any(each.get("controller") and each.get("uid") == uid for each in of)]
 
 
 def replica_set_of(rollout: Json, replica_sets: Sequence[Json], revision: int) -> Json:
@@ -197,10 +126,6 @@ def replica_set_of(rollout: Json, replica_sets: Sequence[Json], revision: int) -
         known = ", ".join(str(revision_of(item)) for item in own) or "none"
         raise NotPossible(f"unable to find specified revision {revision} in history", hint=f"there are: {known}")
     return found
-
-
-def _owners(thing: Json) -> list[Json]:
-    return thing["metadata"].get("ownerReferences") or []
 
 
 def step_text(step: Json) -> str:

@@ -19,7 +19,7 @@ from rollouts.kube.objects import is_ready, name_of
 from rollouts.kube.resources import CONFIG_MAPS, PODS
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import PORT, samples_request
-from rollouts.manifests.objects.pods import can_keep_samples, samples_object
+from rollouts.manifests.objects.rollout import can_keep_samples, samples_object
 from tidegate.core.clock import Clock
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json

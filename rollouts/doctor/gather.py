@@ -49,7 +49,15 @@ async def gather(
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    rendered = (ROLLOUTS, target.route, SERVICES, DEPLOYMENTS, POD_MONITORS, ADMISSION_POLICIES, ADMISSION_BINDINGS)
+    rendered = (
+        ROLLOUTS,
+        target.routes.resource,
+        SERVICES,
+        DEPLOYMENTS,
+        POD_MONITORS,
+        ADMISSION_POLICIES,
+        ADMISSION_BINDINGS,
+    )
     kinds = [kind for kind in rendered if target.rendered(kind)] + [REPLICA_SETS, PODS, EVENTS, RESOURCE_QUOTAS]
     readings = await asyncio.gather(*(_read(region, kind, target) for kind in kinds))
     pods, deployments = [await _of_controller(region, kind, target) for kind in (PODS, DEPLOYMENTS)]

@@ -11,6 +11,8 @@ from rollouts.argo.model import controlled_by
 from rollouts.doctor.queries import EvidenceQuery, QueryResult, ScrapeInterval
 from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
+from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
+from rollouts.manifests.routers import ROUTERS, RouteKind
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json, Value
 from tidegate.core.units import duration
@@ -57,8 +59,8 @@ class DiagnosisTarget(Value):
     region: str
     delivery: str
     """The delivery's name, which is that of its Rollout and of its route."""
-    route: Resource
-    """The kind of object that splits its users."""
+    traffic: TrafficRouter
+    """Who splits its users."""
     controller_namespace: str = "argo-rollouts"
     questions: tuple[EvidenceQuery, ...] = ()
     """What gates and SLOs ask Prometheus in this region."""
@@ -68,6 +70,11 @@ class DiagnosisTarget(Value):
     """What a delivery has to do here."""
     objects: tuple[Json, ...] = ()
     """What a delivery and its set-up bring here, as rendered."""
+
+    @property
+    def routes(self) -> RouteKind:
+        """The kind of object that splits its users, for its two Services."""
+        return ROUTERS[self.traffic](stable_service(self.delivery), canary_service(self.delivery))
 
     def rendered(self, kind: Resource) -> tuple[Json, ...]:
         """Those of the objects that are of that kind."""
@@ -126,6 +133,11 @@ class Snapshot(Value):
     def rollout(self) -> Json:
         """The delivery's own Rollout; empty before its first delivery."""
         return self.named(ROLLOUTS, self.target.delivery) or {}
+
+    @property
+    def route(self) -> Json:
+        """Of its users; empty where there is none."""
+        return self.named(self.target.routes.resource, self.target.delivery) or {}
 
     @property
     def replica_sets(self) -> list[Json]:

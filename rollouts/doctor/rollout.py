@@ -1,21 +1,34 @@
-"""Checks of the Rollout, its Services and its route: whether it serves, gets on, and leads to the right pods.
+"""Checks of the Rollout, its Services, its route and its pods: whether it serves, gets on, and leads to the right pods.
 
 The Rollout is one that tidegate rendered: its Services and its route have the names of `rollouts.manifests`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 
 from rollouts.argo.model import Rollout
 from rollouts.argo.state import ABORTED, INVALID_SPEC, UNDECIDED, waiting_for_controller
+from rollouts.cluster.capacity import headroom_in_quotas
 from rollouts.cluster.snapshot import foreign_version
-from rollouts.doctor.controller import step_of
-from rollouts.doctor.model import Observation, Snapshot, error, note, warning
-from rollouts.kube.objects import Labels, at, condition, labels_of, name_of, said, selects, time_at
-from rollouts.kube.resources import HTTP_ROUTES, PODS, SERVICES
-from rollouts.manifests.conventions import canary_service, stable_service
+from rollouts.doctor.model import Observation, Snapshot, Unread, error, note, warning
+from rollouts.doctor.region import last_end, step_of
+from rollouts.kube.objects import (
+    Labels,
+    at,
+    condition,
+    container_states,
+    is_ready,
+    labels_of,
+    name_of,
+    said,
+    selects,
+    time_at,
+)
+from rollouts.kube.pods import CRASH_LOOP, IMAGE_FAILURES, pod_problems
+from rollouts.kube.resources import DEPLOYMENTS, PODS, RESOURCE_QUOTAS, SERVICES
+from rollouts.manifests.conventions import GUARD, guard
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
 
@@ -122,7 +135,8 @@ def _service_wrong_pods(snapshot: Snapshot, rollout: Json) -> Iterator[Observati
     labels: Labels = at(rollout, "spec", "template", "metadata", "labels", default={})
     mine = {name_of(pod) for pod in snapshot.pods}
     others = [pod for pod in snapshot.all(PODS) if name_of(pod) not in mine]
-    named = [snapshot.named(SERVICES, name) for name in _services(snapshot)] if rollout else []
+    routes = snapshot.target.routes
+    named = [snapshot.named(SERVICES, name) for name in (routes.stable, routes.canary)] if rollout else []
     pair = [service for service in named if service]
     for service in pair:
         selector: Labels = at(service, "spec", "selector", default={})
@@ -142,10 +156,6 @@ def _service_wrong_pods(snapshot: Snapshot, rollout: Json) -> Iterator[Observati
             f"Services {' and '.join(hashes)} select the same pods while two versions run",
             *(f"Service {name}: {HASH}: {value or 'not set'}" for name, value in hashes.items()),
         )
-
-
-def _services(snapshot: Snapshot) -> tuple[str, str]:
-    return stable_service(snapshot.target.delivery), canary_service(snapshot.target.delivery)
 
 
 def _canary_serves(rollout: Json, replica_sets: list[Json]) -> bool:
@@ -172,30 +182,10 @@ def _written(labels: Labels) -> str:
     remediation="deliver again, or create the route as `tidegate rollout render` prints it",
 )
 def _route_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    target = snapshot.target
-    if rollout and not snapshot.unread(target.route) and not _route(snapshot):
-        what = f"there is no {target.route.kind} {target.delivery} in namespace {snapshot.namespace}"
+    kind = snapshot.target.routes.resource
+    if rollout and not snapshot.unread(kind) and not snapshot.route:
+        what = f"there is no {kind.kind} {snapshot.target.delivery} in namespace {snapshot.namespace}"
         yield what, f"named in trafficRouting of {said(rollout)}"
-
-
-def _route(snapshot: Snapshot) -> Json:
-    return snapshot.named(snapshot.target.route, snapshot.target.delivery) or {}
-
-
-def _weights(route: Json) -> list[Mapping[str, int]]:
-    """The weight of each backend in each rule of the route."""
-    if route.get("kind") == HTTP_ROUTES.kind:
-        rules = at(route, "spec", "rules", default=[])
-        return [{ref["name"]: ref.get("weight", 1) for ref in rule.get("backendRefs") or []} for rule in rules]
-    return [
-        # Istio's hosts may be written with their domain; a single one needs no weight.
-        {
-            str(at(one, "destination", "host")).split(".")[0]: int(one.get("weight", 100 if len(targets) == 1 else 0))
-            for one in targets
-        }
-        for rule in at(route, "spec", "http", default=[])
-        for targets in [rule.get("route") or []]
-    ]
 
 
 @error(
@@ -204,24 +194,14 @@ def _weights(route: Json) -> list[Mapping[str, int]]:
     remediation="name both the stable and the canary Service in one rule of the route",
 )
 def _route_without_service(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    both, route = _services(snapshot), _route(snapshot)
-    rules = _weights(route)
-    if rollout and route and not any({*both} <= set(rule) for rule in rules):
+    routes, route = snapshot.target.routes, snapshot.route
+    rules = routes.shares(route)
+    if rollout and route and not any({routes.stable, routes.canary} <= set(rule) for rule in rules):
         named = ", ".join(sorted({name for rule in rules for name in rule}))
-        yield f"{said(route)} has no rule with both {' and '.join(both)}", f"its backends: {named or 'none'}"
-
-
-@warning(
-    "route-past-rollout",
-    cause="a rule of the route names only the stable Service: what it matches follows no weight",
-    remediation="name both Services in the rule, or delete the rule",
-)
-def _route_past_rollout(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
-    (stable, canary), route = _services(snapshot), _route(snapshot)
-    rules = _weights(route)
-    alone = [f"rule {index} names {stable} alone" for index, rule in enumerate(rules) if set(rule) == {stable}]
-    if alone and any({stable, canary} <= set(rule) for rule in rules):
-        yield f"{said(route)} sends some requests to the stable version whatever the weight is", *alone
+        yield (
+            f"{said(route)} has no rule with both {routes.stable} and {routes.canary}",
+            f"its backends: {named or 'none'}",
+        )
 
 
 @error(
@@ -231,7 +211,7 @@ def _route_past_rollout(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     remediation="read the condition; correct parentRefs, the listener's allowedRoutes, or the backend",
 )
 def _route_not_accepted(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
-    route = _route(snapshot)
+    route = snapshot.route
     for parent in at(route, "status", "parents", default=[]):
         for found in at(parent, "conditions", default=[]):
             if found.get("type") in {"Accepted", "ResolvedRefs"} and found.get("status") == "False":
@@ -247,12 +227,12 @@ def _route_not_accepted(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
 )
 def _weight_differs(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     wanted = at(rollout, "status", "canary", "weights", "canary", "weight")
-    (stable, canary), route = _services(snapshot), _route(snapshot)
+    routes, route = snapshot.target.routes, snapshot.route
     if wanted is None or waiting_for_controller(rollout):
         return
-    for index, rule in enumerate(_weights(route)):
+    for index, rule in enumerate(routes.shares(route)):
         total = sum(rule.values())
-        share = 100 * rule[canary] / total if total and {stable, canary} <= set(rule) else wanted
+        share = 100 * rule[routes.canary] / total if total and {routes.stable, routes.canary} <= set(rule) else wanted
         # A weight is a whole percentage; anything nearer than one is rounding.
         if abs(share - wanted) >= 1:
             yield (
@@ -262,18 +242,122 @@ def _weight_differs(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
             )
 
 
-CHECKS = (
-    _nothing_deployed,
-    _nothing_serves,
-    _rollout_invalid,
-    _rollout_aborted,
-    _paused,
-    _abort_cannot_finish,
-    _reverted_by,
-    _service_wrong_pods,
-    _route_missing,
-    _route_without_service,
-    _route_past_rollout,
-    _route_not_accepted,
-    _weight_differs,
+@error(
+    "pods-refused",
+    cause="the API server does not allow the pods: the quota has no room for a second version next to the first, "
+    "or a policy, a service account or a priority class refuses them; only the replica set's events say so",
+    remediation="raise the quota or lower the replicas, apply the set-up part of `tidegate rollout render`, or "
+    "correct what the message names",
 )
+def _pods_refused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
+    for replica_set in snapshot.replica_sets:
+        failed = condition(replica_set, "ReplicaFailure") or {}
+        if failed.get("status") == "True":
+            yield f"{said(replica_set)} cannot make its pods", str(failed.get("message") or failed.get("reason"))
+    pod, more = at(rollout, "spec", "template"), _pods_to_come(snapshot, rollout)
+    for room in headroom_in_quotas(snapshot.all(RESOURCE_QUOTAS), pod) if pod else ():
+        if room.pods < more:
+            yield f"there is no room for {more} more pods of {said(rollout)}", room.bound_by
+
+
+def _pods_to_come(snapshot: Snapshot, rollout: Json) -> int:
+    """The pods that are missing from the height of a delivery, when both versions have their full size.
+
+    As `promote --full` brings the new one up before the old one goes.
+    """
+    ro, dynamic = Rollout(rollout), at(rollout, "spec", "strategy", "canary", "dynamicStableScale")
+    most = ro.replicas + 1 if dynamic else 2 * ro.replicas
+    return most - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in snapshot.pods)
+
+
+NODE_COMES_WITHIN = timedelta(minutes=10)
+"""A node that Karpenter or an autoscaler buys is there in a few minutes, with its GPU's driver."""
+
+
+@error(
+    "pods-unschedulable",
+    cause="the scheduler finds no node for pods of this Rollout: GPUs that are taken, labels that no node has, or "
+    "a taint that the pods do not tolerate",
+    remediation="free or add nodes of the kind that the scheduler's message names, or correct the pod template",
+)
+def _pods_unschedulable(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
+    newest = Rollout(rollout).pod_hash
+    waiting = [pod for pod in snapshot.pods if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)]
+    if waiting:
+        message = at(condition(waiting[0], "PodScheduled"), "message", default="no message")
+        yield f"{len(waiting)} pods of {said(rollout)} wait for a node", f"{said(waiting[0])}: {message}"
+
+
+def _waits(snapshot: Snapshot, pod: Json) -> bool:
+    found = condition(pod, "PodScheduled") or {}
+    since = time_at(found, "lastTransitionTime")
+    is_late = since is None or snapshot.now - since > NODE_COMES_WITHIN
+    return found.get("status") == "False" and found.get("reason") == "Unschedulable" and is_late
+
+
+def _waiting(snapshot: Snapshot, reasons: frozenset[str]) -> Iterator[tuple[Json, Json]]:
+    """A pod and the state of its container for each image that waits for one of these reasons."""
+    seen = set()
+    for pod in snapshot.pods:
+        for state in container_states(pod):
+            image = state.get("image", "")
+            if at(state, "state", "waiting", "reason") in reasons and image not in seen:
+                seen.add(image)
+                yield pod, state
+
+
+@error(
+    "image-not-pulled",
+    cause="the node cannot pull the image: no such tag, no credentials for the registry, or no way to it",
+    remediation="try the reference with `tidegate engine show`; check imagePullSecrets and the node's way to "
+    "the registry",
+)
+def _image_not_pulled(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    for pod, state in _waiting(snapshot, IMAGE_FAILURES):
+        waiting = state["state"]["waiting"]
+        yield f"{said(pod)} waits for an image", f"{waiting['reason']}: {waiting.get('message') or state.get('image')}"
+
+
+@error(
+    "pod-crashes",
+    cause="the engine ends again and again: too little memory, wrong arguments, or a model that does not load",
+    remediation="read the log of its last run: kubectl logs --previous",
+)
+def _pod_crashes(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    for pod, state in _waiting(snapshot, frozenset({CRASH_LOOP})):
+        yield f"{said(pod)} crashes", *last_end(state)
+
+
+@warning(
+    "guard-absent",
+    cause="the region's guard does not run as the spec says: not applied since, deleted, or without a right; a "
+    "canary whose delivery process is gone keeps its users",
+    remediation="apply the set-up part of `tidegate rollout render`; if the guard is there and not ready, read its "
+    "log (kubectl logs deployment/NAME-guard)",
+)
+def _guard_absent(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
+    """A guard that the spec asks for and that is not there, runs from another image, or is not ready.
+
+    It says that it is ready only when it has all its rights.
+    """
+    name = guard(snapshot.target.delivery)
+    wanted = next((each for each in snapshot.target.rendered(DEPLOYMENTS) if name_of(each) == name), None)
+    found = snapshot.named(DEPLOYMENTS, name)
+    if not rollout or not wanted or (found is None and snapshot.unread(DEPLOYMENTS) is Unread.FORBIDDEN):
+        return
+    if found is None:
+        yield (f"there is no Deployment {name}",)
+        return
+    image, running = _image(wanted), _image(found)
+    pods = [pod for pod in snapshot.all(PODS) if labels_of(pod).get(GUARD) == snapshot.target.delivery]
+    if image != running:
+        yield f"{said(found)} runs from another image", f"found: {running}", f"expected: {image}"
+    elif not any(map(is_ready, pods)):
+        available = at(condition(found, "Available"), "message", default="it has no pod")
+        why = pod_problems(pods) or ("it runs, and reports that it cannot guard" if pods else available)
+        yield f"{said(found)} has no pod that is ready", why
+
+
+def _image(deployment: Json) -> str:
+    """Of its first container; a mesh puts its own behind it, into pods alone."""
+    return str(at(deployment, "spec", "template", "spec", "containers", 0, "image", default=""))

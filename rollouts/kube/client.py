@@ -36,7 +36,7 @@ from rollouts.errors import (
 from rollouts.kube.credentials import EARLY, ApiServer, Credential, CredentialProvider
 from rollouts.kube.model import STRICT, AccessReview, Body, ObjectList, PatchKind, Request, Resource
 from rollouts.kube.resources import ACCESS_REVIEWS, resource_of
-from rollouts.kube.retry import RetryPolicy, may_repeat, requested_pause, time_left
+from rollouts.kube.retry import RetryPolicy, may_repeat, time_left
 from tidegate import __version__
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
@@ -220,8 +220,7 @@ class KubeClient:
                 raise refusal(description, response.status_code, response.content, response.headers.get("Retry-After"))
             except FleetError as error:
                 refused = None
-                again = may_repeat(error, changes_nothing=changes_nothing)
-                if not again or not await attempts.pause(requested_pause(error)):
+                if not (may_repeat(error, changes_nothing=changes_nothing) and await attempts.pause(error)):
                     raise
 
     async def _exchange(self, credential: Credential, method: str, path: str, arguments: Json) -> httpx.Response:

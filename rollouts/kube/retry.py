@@ -15,7 +15,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 from rollouts.errors import (
@@ -56,11 +56,6 @@ def may_repeat(error: FleetError, *, changes_nothing: bool) -> bool:
         return True
     # 5xx says that the server failed at it, not how far it came.
     return changes_nothing and (isinstance(error, Unreachable) or _server_failed(error))
-
-
-def requested_pause(error: FleetError | None) -> float:
-    """Seconds that the server asked for (`Retry-After`); 0 when it did not."""
-    return (error.retry_after_seconds or 0.0) if isinstance(error, ApiError) else 0.0
 
 
 ANSWERING_SECONDS = 60.0
@@ -121,31 +116,19 @@ def urgent() -> Iterator[None]:
         _URGENT.reset(token)
 
 
-def _never() -> float:
-    return 1.0
-
-
+@dataclass(frozen=True)
 class RetryPolicy:
     """How failures of one region's API server are retried."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        seconds: float,
-        within: float = math.inf,
-        backoff: Backoff = BACKOFF,
-        chance: Callable[[], float] = _never,
-    ) -> None:
-        """`seconds` is how long failures may go on in a row, `within` how long a whole operation may take.
-
-        `chance` shortens pauses, see `Backoff.pause`; by default it never does.
-        """
-        self.clock = clock
-        self.seconds = seconds
-        self.backoff = backoff
-        self.chance = chance
-        self._within = within
+    clock: Clock
+    _: KW_ONLY
+    seconds: float
+    """How long failures may go on in a row."""
+    within: float = math.inf
+    """How long a whole operation may take."""
+    backoff: Backoff = BACKOFF
+    chance: Callable[[], float] = lambda: 1.0
+    """Shortens pauses, see `Backoff.pause`."""
 
     def attempts(self) -> Attempts:
         """For one thing that is tried from now on."""
@@ -160,12 +143,12 @@ class RetryPolicy:
             FleetError: the last one, when it is not transient or lasted too long.
         """
         attempts = self.attempts()
-        with deadline(self.clock, self._within):
+        with deadline(self.clock, self.within):
             while True:
                 try:
                     return await operation()
                 except FleetError as error:
-                    if not (is_transient(error) and await attempts.pause(requested_pause(error))):
+                    if not (is_transient(error) and await attempts.pause(error)):
                         raise
 
 
@@ -182,11 +165,13 @@ class Attempts:
         """Seconds since the first one began."""
         return self._policy.clock.monotonic() - self._first
 
-    async def pause(self, least_seconds: float = 0.0) -> bool:
+    async def pause(self, error: FleetError | None = None) -> bool:
         """Return true when the next attempt may begin, at once false when there is no time for one.
 
-        The last attempt begins when the time is over, however long the pause before it would have been.
+        The last attempt begins when the time is over, however long the pause before it would have been. A server that
+        asks for a longer pause in its `error` (`Retry-After`) gets it.
         """
+        least_seconds = (error.retry_after_seconds or 0.0) if isinstance(error, ApiError) else 0.0
         policy, now = self._policy, self._policy.clock.monotonic()
         if now - self._began > ANSWERING_SECONDS:
             self._since, self._failures = now, 0

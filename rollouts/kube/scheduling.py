@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
-from rollouts.kube.objects import Labels, at, containers_of, labels_of
+from rollouts.kube.objects import at, containers_of, labels_of
 from tidegate.core.model import Json
 
 _FACTORS = {
@@ -44,30 +44,11 @@ def resource_requests(pod: Json) -> Mapping[str, Decimal]:
 def misfits(pod: Json, node: Json) -> list[str]:
     """Why a node would not take the pod, were it empty: its labels, else its size, else its taints; empty if it would.
 
-    Affinity by fields of the node, by Gt and by Lt is not looked at.
+    Affinity is not looked at.
     """
-    return list(_labels(pod, node)) or list(_size(pod, node)) or list(_taints(pod, node))
-
-
-def _labels(pod: Json, node: Json) -> Iterator[str]:
-    labels = labels_of(node)
-    for key, value in at(pod, "spec", "nodeSelector", default={}).items():
-        if labels.get(key) != value:
-            yield f"nodeSelector {key}={value}"
-    required = at(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", default={})
-    terms = [at(term, "matchExpressions", default=[]) for term in at(required, "nodeSelectorTerms", default=[])]
-    if terms and not any(all(_holds(item, labels) for item in term) for term in terms):
-        yield f"node affinity on {', '.join(sorted({item['key'] for term in terms for item in term}))}"
-
-
-def _holds(item: Json, labels: Labels) -> bool:
-    value, values = labels.get(item["key"]), item.get("values") or []
-    return {
-        "In": value in values,
-        "NotIn": value not in values,
-        "Exists": value is not None,
-        "DoesNotExist": value is None,
-    }.get(item["operator"], True)
+    labels, selector = labels_of(node), at(pod, "spec", "nodeSelector", default={})
+    others = [f"nodeSelector {key}={value}" for key, value in selector.items() if labels.get(key) != value]
+    return others or list(_size(pod, node)) or list(_taints(pod, node))
 
 
 def _size(pod: Json, node: Json) -> Iterator[str]:

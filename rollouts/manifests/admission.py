@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 
 from rollouts.kube.model import NAME_OF_NAMESPACE, Resource
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, ANALYSIS_TEMPLATES, PODS, ROLLOUTS
-from rollouts.manifests.conventions import ENGINE, WEIGHTS, cluster_wide, driver, guard
-from rollouts.manifests.manifest import Site
+from rollouts.manifests.conventions import ENGINE, WEIGHTS, driver, guard
+from rollouts.manifests.manifest import Place, Site, manifest
 from tidegate.core.model import Json
-from tidegate.core.names import DELIVERY, MANAGED_BY
+from tidegate.core.names import DELIVERY
 
 Demands = Mapping[str, str]
 """What has to hold, in CEL, by what the one who is refused reads."""
@@ -43,8 +43,7 @@ HOST: Demands = {
 
 
 def policy_and_binding(
-    delivery: str,
-    namespace: str,
+    site: Site | Place,
     what: str,
     resources: Iterable[Resource],
     demands: Demands,
@@ -59,8 +58,7 @@ def policy_and_binding(
     A request that cannot be judged is refused: a field that is missing is no way past a demand on it.
 
     Args:
-        delivery: whose policy it is.
-        namespace: the only one that it is about.
+        site: whose policy it is, and the only namespace that it is about.
         what: makes its name, after the delivery's.
         resources: kinds of objects.
         demands: on each of them.
@@ -69,38 +67,31 @@ def policy_and_binding(
         only: CEL by name: requests of which one does not hold are none of the policy's business.
         variables: CEL by name; a later one may use an earlier one.
     """
-    metadata = {"name": cluster_wide(namespace, f"{delivery}-{what}"), "labels": {**MANAGED_BY, DELIVERY: delivery}}
     rules = [
-        {
-            "apiGroups": [resource.group],
-            "apiVersions": ["*"],
-            "operations": list(operations),
-            "resources": [resource.plural],
-        }
-        for resource in resources
+        {"apiGroups": [each.group], "apiVersions": ["*"], "operations": list(operations), "resources": [each.plural]}
+        for each in resources
     ]
-    constraints: Json = {"namespaceSelector": {"matchLabels": {NAME_OF_NAMESPACE: namespace}}, "resourceRules": rules}
-    if chosen_by:
-        constraints["objectSelector"] = {"matchLabels": dict(chosen_by)}
+    chosen = {"objectSelector": {"matchLabels": dict(chosen_by)}} if chosen_by else {}
+    of_namespace = {"matchLabels": {NAME_OF_NAMESPACE: site.namespace}}
     spec: Json = {
         "failurePolicy": "Fail",
-        "matchConstraints": constraints,
-        **({"matchConditions": _named(only)} if only else {}),
-        **({"variables": _named(variables)} if variables else {}),
+        "matchConstraints": {"namespaceSelector": of_namespace, "resourceRules": rules, **chosen},
+        **{
+            part: [{"name": name, "expression": expression} for name, expression in said.items()]
+            for part, said in (("matchConditions", only), ("variables", variables))
+            if said
+        },
         "validations": [{"expression": holds, "message": message} for message, holds in demands.items()],
     }
-    binding: Json = {"policyName": metadata["name"], "validationActions": ["Deny"]}
-    both = ((ADMISSION_POLICIES, spec), (ADMISSION_BINDINGS, binding))
-    policy, bound = (
-        {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": said} for kind, said in both
-    )
-    return policy, bound
+    policy = manifest(ADMISSION_POLICIES, f"{site.name}-{what}", site, spec=spec)
+    bound: Json = {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    return policy, manifest(ADMISSION_BINDINGS, f"{site.name}-{what}", site, spec=bound)
 
 
 def images_from(repositories: Iterable[str]) -> str:
     """A pattern of images by digest: of these repositories, as the trust file names them; of any when there is none."""
-    named = "|".join(_pattern(each) for each in repositories)
-    return f"^({named or '[^@]+'})(:[^@/]+)?@sha256:[0-9a-f]{{64}}$"
+    each_below = (f"{re.escape(each[:-1])}[^@]+" if each.endswith("/*") else re.escape(each) for each in repositories)
+    return f"^({'|'.join(each_below) or '[^@]+'})(:[^@/]+)?@sha256:[0-9a-f]{{64}}$"
 
 
 def cel(word: str | Iterable[str]) -> str:
@@ -113,18 +104,9 @@ def user_of(namespace: str, account: str) -> str:
     return f"system:serviceaccount:{namespace}:{account}"
 
 
-def _pattern(repository: str) -> str:
-    return f"{re.escape(repository[:-1])}[^@]+" if repository.endswith("/*") else re.escape(repository)
-
-
-def _named(expressions: Mapping[str, str]) -> list[Json]:
-    return [{"name": name, "expression": expression} for name, expression in expressions.items()]
-
-
 def policy_names(site: Site) -> tuple[str, ...]:
     """Of the policies that hold tidegate to its own objects, and of their bindings; none without `fleet.admission`."""
-    parts = ("rollouts", "pods") if site.fleet.admission else ()
-    return tuple(cluster_wide(site.namespace, f"{site.name}-{part}") for part in parts)
+    return tuple(each["metadata"]["name"] for each in admission(site)[::2])
 
 
 def admission(site: Site) -> tuple[Json, ...]:
@@ -139,25 +121,12 @@ def admission(site: Site) -> tuple[Json, ...]:
         "containers": CONTAINERS,
         "same": f"{same}&& oldObject.spec.template == object.spec.template)",
     }
+    kinds, of_writes, of_pods = (ROLLOUTS, ANALYSIS_TEMPLATES), _of_writes(site), _of_pods(site)
+    pod = {"pod": "object.spec", "containers": CONTAINERS}
     return (
+        *policy_and_binding(site, "rollouts", kinds, of_writes, only={"tidegate": writers}, variables=template),
         *policy_and_binding(
-            site.name,
-            site.namespace,
-            "rollouts",
-            (ROLLOUTS, ANALYSIS_TEMPLATES),
-            _of_writes(site),
-            only={"tidegate": writers},
-            variables=template,
-        ),
-        *policy_and_binding(
-            site.name,
-            site.namespace,
-            "pods",
-            (PODS,),
-            _of_pods(site),
-            operations=("CREATE",),
-            chosen_by=site.selector,
-            variables={"pod": "object.spec", "containers": CONTAINERS},
+            site, "pods", (PODS,), of_pods, operations=("CREATE",), chosen_by=site.selector, variables=pod
         ),
     )
 

@@ -79,11 +79,6 @@ def canary_service(delivery: str) -> str:
     return f"{delivery}-{CANARY}"
 
 
-def warm_pool(delivery: str) -> str:
-    """The Deployment of placeholder pods."""
-    return f"{delivery}-warm-pool"
-
-
 def public_keys(delivery: str) -> str:
     """The ConfigMap with the public keys of the one who builds engines: of the set-up, which tidegate may not write."""
     return f"{delivery}-keys"
@@ -96,11 +91,6 @@ PUBLIC_KEYS = "engines.pem"
 def samples_request(delivery: str) -> str:
     """The ConfigMap that says what engines are to keep of users' requests; there only while somebody asks for it."""
     return f"{delivery}-samples"
-
-
-def prometheus_credentials(delivery: str) -> str:
-    """What tells KEDA in which Secrets it finds what Prometheus asks for: of the set-up as well."""
-    return f"{delivery}-prometheus"
 
 
 def driver(delivery: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 
 from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
@@ -97,9 +97,19 @@ async def differences(cluster: KubeClient, wanted: Sequence[Json]) -> tuple[Obje
     found = [await _difference(cluster, each) for each in wanted]
     names = {(each.kind, each.name) for each in found}
     for delivery in dict.fromkeys(each["metadata"]["labels"][DELIVERY] for each in wanted):
-        async for left in _left_over(cluster, delivery):
-            if (left.kind, left.name) not in names:
-                found.append(left)
+        # Without a namespace of their own, those of another one's delivery of the same name have the same labels.
+        labels, ours = written({DELIVERY: delivery, **MANAGED_BY}), cluster_wide(cluster.namespace, delivery)
+        for resource in _CHOICES:
+            try:
+                listed = [each["metadata"]["name"] for each in (await cluster.list(resource, labels=labels)).items]
+            except (NotFound, Forbidden):
+                # A kind that the cluster does not know, or that we may not see, leaves nothing that we could tell of.
+                continue
+            found += [
+                ObjectDiff(kind=resource.kind, name=name, state=DiffState.LEFT_OVER)
+                for name in listed
+                if (resource.namespaced or name.startswith(ours)) and (resource.kind, name) not in names
+            ]
     return tuple(found)
 
 
@@ -113,18 +123,3 @@ async def _difference(cluster: KubeClient, wanted: Json) -> ObjectDiff:
         return difference(live, await cluster.apply(kept, force=True, dry_run=True))
     except (Conflict, Forbidden, Invalid, NotFound) as error:
         return ObjectDiff(kind=kind, name=name, state=DiffState.REFUSED, text=error.message)
-
-
-async def _left_over(cluster: KubeClient, delivery: str) -> AsyncIterator[ObjectDiff]:
-    labels = written({DELIVERY: delivery, **MANAGED_BY})
-    # Without a namespace of their own, those of another one's delivery of the same name have the same labels.
-    ours = cluster_wide(cluster.namespace, delivery)
-    for resource in _CHOICES:
-        try:
-            listed = await cluster.list(resource, labels=labels)
-        except (NotFound, Forbidden):
-            # A kind that the cluster does not know, or that we may not see, leaves nothing that we could tell of.
-            continue
-        for name in (each["metadata"]["name"] for each in listed.items):
-            if resource.namespaced or name.startswith(ours):
-                yield ObjectDiff(kind=resource.kind, name=name, state=DiffState.LEFT_OVER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -121,22 +121,16 @@ UNPRIVILEGED: Json = {
 """The `securityContext` of every container that is rendered here."""
 
 
-class Placed(Protocol):
-    """Whose an object is, and where."""
+class Place(NamedTuple):
+    """Where objects next to those of others are rendered."""
 
-    @property
-    def name(self) -> str:
-        """Of the delivery."""
-        ...
-
-    @property
-    def namespace(self) -> str:
-        """Of its objects."""
-        ...
+    name: str
+    """Of the delivery."""
+    namespace: str
 
 
 def manifest(
-    resource: Resource, name: str, site: Placed, *, labels: Mapping[str, str] | None = None, **parts: object
+    resource: Resource, name: str, site: Site | Place, *, labels: Mapping[str, str] | None = None, **parts: object
 ) -> Json:
     """The object, with `parts` besides its metadata; one without namespace gets a name that is the site's own."""
     placed = {"name": name, "namespace": site.namespace}

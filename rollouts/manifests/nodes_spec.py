@@ -68,6 +68,11 @@ class NodesSpec(SpecModel):
         """Whether nodes are bought when pods find none: then what is on those that are there says little of room."""
         return self.karpenter is not None or self.gpu_labels is GpuLabels.KARPENTER
 
+    @property
+    def asks_for_notice(self) -> bool:
+        """Whether engines themselves ask the cloud's metadata server when their node is taken back."""
+        return self.capacity is CapacityType.SPOT and self.cloud is not None
+
     def contradictions(self) -> Iterator[SpecConflict]:
         """A node pool that makes other labels than the pods ask for, or of another cloud."""
         if self.karpenter and self.gpu_labels is not GpuLabels.KARPENTER:
@@ -76,11 +81,6 @@ class NodesSpec(SpecModel):
             )
         if self.karpenter and self.cloud is Cloud.GCP:
             yield SpecConflict(("karpenter",), "an EC2NodeClass on gcp", "cloud: aws, or node pools of GKE's own")
-
-
-def asks_for_notice(nodes: NodesSpec) -> bool:
-    """Whether engines themselves ask the cloud's metadata server when their node is taken back."""
-    return nodes.capacity is CapacityType.SPOT and nodes.cloud is not None
 
 
 CPU = "cpu"
@@ -136,8 +136,3 @@ def more_than_a_node_has(nodes: NodesSpec, accelerator: str, count: int) -> Spec
     more = "" if nodes.accelerators else "; `fleet.nodes.accelerators`, where yours have more"
     expected = f"at most {most}, as {whose}: an engine is one pod (docs/concepts/served.md){more}"
     return SpecConflict(("accelerator_count",), f"{count} of {accelerator} in one pod", expected)
-
-
-def labellers_of(accelerator: str) -> tuple[GpuLabels, ...]:
-    """Who labels nodes with it; nobody for a CPU."""
-    return tuple(GPUS.get(accelerator, ()))

@@ -9,12 +9,10 @@ and its mirroring.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import at, labels_of
 from rollouts.kube.resources import ROLLOUTS, SERVICES
-from rollouts.manifests.conventions import ATTEMPT
+from rollouts.manifests.conventions import ATTEMPT, canary_service, stable_service
 from rollouts.manifests.routers import ROUTERS
 from rollouts.model import ForeignObject
 from tidegate.core.model import Json
@@ -40,9 +38,31 @@ def foreign_object(live: Json, delivery: str) -> ForeignObject | None:
     )
 
 
+_MARKS = (
+    ("annotations", "meta.helm.sh/release-name", "managed by Helm release {}"),
+    ("labels", MANAGED_BY_LABEL, "managed by {}"),
+    ("annotations", "argocd.argoproj.io/tracking-id", "of Argo CD application {}"),
+    ("labels", "argocd.argoproj.io/instance", "of Argo CD application {}"),
+    ("labels", "kustomize.toolkit.fluxcd.io/name", "of Flux {}"),
+    ("labels", "helm.toolkit.fluxcd.io/name", "of Flux {}"),
+)
+"""What tools put on what they manage; of one tool the first counts."""
+
+
 def owner_of(live: Json) -> str:
     """Everything that an object says of who manages it; that nobody is named, when it says nothing."""
-    return "; ".join(_owners(live)) or "it names no owner"
+    labels, found = labels_of(live), dict[str, str]()
+    if DELIVERY in labels:
+        found["delivery"] = f"of delivery {labels[DELIVERY]}"
+    for part, key, told in _MARKS:
+        if mark := at(live, "metadata", part, key):
+            found.setdefault(told[:10], told.format(str(mark).partition(":")[0]))
+    for owner in live["metadata"].get("ownerReferences") or []:
+        if owner.get("controller"):
+            found[str(owner)] = f"controlled by {owner.get('kind')} {owner.get('name')}"
+    if writer := last_writer(live):
+        found["writer"] = f"last written by {writer}"
+    return "; ".join(found.values()) or "it names no owner"
 
 
 def last_writer(live: Json, field: str = "f:spec") -> str:
@@ -57,63 +77,22 @@ def last_writer(live: Json, field: str = "f:spec") -> str:
     return str(by_age[-1].get("manager") or "") if by_age else ""
 
 
-def _owners(live: Json) -> Iterator[str]:
-    labels, annotations = labels_of(live), at(live, "metadata", "annotations", default={})
-    if DELIVERY in labels:
-        yield f"of delivery {labels[DELIVERY]}"
-    yield from _tools(labels, annotations)
-    for owner in live["metadata"].get("ownerReferences") or []:
-        if owner.get("controller"):
-            yield f"controlled by {owner.get('kind')} {owner.get('name')}"
-    if writer := last_writer(live):
-        yield f"last written by {writer}"
-
-
-def _tools(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
-    """Helm, Argo CD and Flux by the marks that they put on what they manage; others by the common label."""
-    manager = labels.get(MANAGED_BY_LABEL, "")
-    release = annotations.get("meta.helm.sh/release-name")
-    tracked = annotations.get("argocd.argoproj.io/tracking-id", "").partition(":")[0]
-    application = tracked or labels.get("argocd.argoproj.io/instance")
-    flux = labels.get("kustomize.toolkit.fluxcd.io/name") or labels.get("helm.toolkit.fluxcd.io/name")
-    if release:
-        yield f"managed by Helm release {release}"
-    elif manager:
-        yield f"managed by {manager}"
-    if application:
-        yield f"of Argo CD application {application}"
-    if flux:
-        yield f"of Flux {flux}"
-
-
 def with_preserved_fields(wanted: Json, live: Json) -> Json:
     """`wanted` with what is not ours to say, as the cluster has it; an object of another kind as it is."""
-    carry = _CARRIERS.get(wanted["kind"])
-    return {**wanted, "spec": carry(wanted["spec"], live.get("spec") or {})} if carry else wanted
-
-
-def _rollout(wanted: Json, live: Json) -> Json:
-    """The attempt of the same version: another one is made by a delivery alone."""
-    now, then = live.get("template") or {}, wanted["template"]
-    attempt = ((now.get("metadata") or {}).get("annotations") or {}).get(ATTEMPT)
-    if attempt is None or _version(now) != _version(then):
-        return wanted
-    annotations = {**then["metadata"].get("annotations", {}), ATTEMPT: attempt}
-    return {**wanted, "template": {**then, "metadata": {**then["metadata"], "annotations": annotations}}}
-
-
-def _version(template: Json) -> str | None:
-    return ((template.get("metadata") or {}).get("labels") or {}).get(VERSION)
-
-
-def _service(wanted: Json, live: Json) -> Json:
-    """Argo Rollouts narrows a Service to pods of one version."""
-    narrowed = (live.get("selector") or {}).get(POD_TEMPLATE_HASH)
-    return {**wanted, "selector": {**wanted["selector"], POD_TEMPLATE_HASH: narrowed}} if narrowed else wanted
-
-
-_CARRIERS: Mapping[str, Callable[[Json, Json], Json]] = {
-    ROLLOUTS.kind: _rollout,
-    SERVICES.kind: _service,
-    **{router.resource.kind: router.kept for router in ROUTERS.values()},
-}
+    kind, spec, delivery = wanted["kind"], wanted.get("spec") or {}, labels_of(wanted).get(DELIVERY, "")
+    if kind == ROLLOUTS.kind:
+        # The attempt of the same version: another one is made by a delivery alone.
+        now, then = at(live, "spec", "template", default={}), spec["template"]
+        attempt = at(now, "metadata", "annotations", ATTEMPT)
+        if attempt is None or labels_of(now).get(VERSION) != labels_of(then).get(VERSION):
+            return wanted
+        annotations = {**then["metadata"].get("annotations", {}), ATTEMPT: attempt}
+        template = {**then, "metadata": {**then["metadata"], "annotations": annotations}}
+        return {**wanted, "spec": {**spec, "template": template}}
+    if kind == SERVICES.kind and (narrowed := at(live, "spec", "selector", POD_TEMPLATE_HASH)):
+        return {**wanted, "spec": {**spec, "selector": {**spec["selector"], POD_TEMPLATE_HASH: narrowed}}}
+    for router in ROUTERS.values():
+        if kind == router.resource.kind:
+            routes = router(stable_service(delivery), canary_service(delivery))
+            return routes.mirrored(routes.weighted(wanted, routes.weight(live)), routes.mirror(live))
+    return wanted

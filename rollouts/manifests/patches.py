@@ -7,11 +7,12 @@ and after, however the patch is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, JsonValue
 
-from tidegate.core.model import Json, Loc, SpecConflict, SpecModel, Value
+from rollouts.kube.objects import at
+from tidegate.core.model import Json, Loc, SpecConflict, SpecModel
 from tidegate.core.names import RESERVED
 
 Pointer = Annotated[str, Field(pattern=r"^(/([^~/]|~0|~1)*)+$")]
@@ -50,7 +51,7 @@ class PatchSpec(SpecModel):
     """Operations, one after the other."""
 
 
-class Patched(Value):
+class Patched(NamedTuple):
     """What became of objects and patches."""
 
     objects: tuple[Json, ...]
@@ -65,43 +66,38 @@ Wrong = Callable[[Json], Iterable[tuple[Loc, str]]]
 
 def apply_patches(patches: Sequence[PatchSpec], objects: Iterable[Json], wrong: Wrong = lambda _: ()) -> Patched:
     """One patch after the other; `wrong` judges what each of them made of an object."""
-    found, conflicts = list(objects), []
+    found, conflicts = list(objects), list[SpecConflict]()
     for place, patch in enumerate(patches):
         for index, before in enumerate(found):
-            if not patch.target.chooses(before):
-                continue
-            try:
-                found[index] = _changed(before, patch, wrong)
-            except _Refused as refused:
-                where, told, expected = refused.args
-                conflicts.append(SpecConflict((place, "json6902", *where), told, expected))
+            after = _changed(before, patch, (place, "json6902"), wrong) if patch.target.chooses(before) else before
+            if isinstance(after, SpecConflict):
+                conflicts.append(after)
                 break
-    return Patched(objects=tuple(found), conflicts=tuple(conflicts))
+            found[index] = after
+    return Patched(tuple(found), tuple(conflicts))
 
 
-class _Refused(Exception):
-    """Where in the patch, what was found, and what would do."""
-
-
-def _changed(before: Json, patch: PatchSpec, wrong: Wrong) -> Json:
+def _changed(before: Json, patch: PatchSpec, place: Loc, wrong: Wrong) -> Json | SpecConflict:
     # Deliveries without patches do without the library.
     import jsonpatch
     from jsonpointer import JsonPointerException
 
-    named, after = f"{before['kind']} {before['metadata']['name']}", before
-    for place, operation in enumerate(patch.json6902):
-        where, said = (place, "path"), operation.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    named, after, where = f"{before['kind']} {before['metadata']['name']}", before, place
+    for number, operation in enumerate(patch.json6902):
+        where = (*place, number, "path")
         try:
-            after = jsonpatch.apply_patch(after, [said])
+            after = jsonpatch.apply_patch(after, [operation.model_dump(mode="json", by_alias=True, exclude_unset=True)])
         except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError) as error:
             found = f"{operation.op} {operation.path}: {error}"
-            raise _Refused(where, found, f"an operation that {named} takes") from None
-        for at, instead in touched(before, after):
-            raise _Refused(where, f"{field_path(before, at)} of {named}, which is a delivery's", instead)
+            return SpecConflict(where, found, f"an operation that {named} takes")
+        for at_place, instead in touched(before, after):
+            found = f"{field_path(before, at_place)} of {named}, which is a delivery's"
+            return SpecConflict(where, found, instead)
     was = set(wrong(before))
-    for at, message in wrong(after):
-        if (at, message) not in was:
-            raise _Refused(where, f"{field_path(after, at)} of {named}: {message}", f"what a {before['kind']} may say")
+    for at_place, message in wrong(after):
+        if (at_place, message) not in was:
+            found = f"{field_path(after, at_place)} of {named}: {message}"
+            return SpecConflict(where, found, f"what a {before['kind']} may say")
     return after
 
 
@@ -118,14 +114,10 @@ def schema_problems(seen: Json) -> Iterable[tuple[Loc, str]]:
 def field_path(seen: Any, where: Loc) -> str:
     """As people write it: items of lists by their names."""
     path = ""
-    for key in where:
-        if isinstance(key, int):
-            seen = seen[key] if isinstance(seen, list) and key < len(seen) else None
-            path += f"[{seen.get('name', key) if isinstance(seen, dict) else key}]"
-        else:
-            seen = seen.get(key) if isinstance(seen, dict) else None
-            path += f".{key}" if path else key
-    return path
+    for end, key in enumerate(where, start=1):
+        name = at(seen, *where[:end], "name", default=key) if isinstance(key, int) else ""
+        path += f"[{name}]" if isinstance(key, int) else f".{key}"
+    return path.removeprefix(".")
 
 
 _OWNED = """
@@ -197,15 +189,15 @@ def touched(before: Json, after: Json) -> Iterator[tuple[Loc, str]]:
     """
     for kind, path, instead in OWNED:
         if kind in {"any", before["kind"]}:
-            for at in _places(before, path):
-                if _at(before, at) != _at(after, at):
-                    yield tuple(key for key in at if key != "#"), instead
-    for where in (("metadata",), ("spec", "template", "metadata")):
+            for where in _places(before, path):
+                if _value(before, where) != _value(after, where):
+                    yield tuple(key for key in where if key != "#"), instead
+    for place in (("metadata",), ("spec", "template", "metadata")):
         for part in ("labels", "annotations"):
-            was, now = (_at(each, (*where, part)) for each in (before, after))
+            was, now = (at(each, *place, part, default={}) for each in (before, after))
             for key in now if isinstance(now, dict) else ():
-                if key not in (was or {}) and key.startswith(RESERVED):
-                    yield (*where, part, key), "a key of your own"
+                if key not in was and key.startswith(RESERVED):
+                    yield (*place, part, key), "a key of your own"
 
 
 def _places(seen: Any, path: Sequence[str]) -> Iterator[Loc]:
@@ -214,19 +206,13 @@ def _places(seen: Any, path: Sequence[str]) -> Iterator[Loc]:
         yield ()
         return
     step, *rest = path
-    keys: Iterable[str | int] = (step,)
-    if step in {"*", "[]"}:
-        keys = (seen or ()) if step == "*" else range(len(seen or ()))
+    keys: Iterable[str | int] = (seen or ()) if step == "*" else range(len(seen or ())) if step == "[]" else (step,)
     for key in keys:
-        yield from ((key, *more) for more in _places(_at(seen, (key,)), rest))
+        yield from ((key, *more) for more in _places(at(seen, key), rest))
 
 
-def _at(part: Any, where: Loc) -> Any:
-    for key in where:
-        if isinstance(key, int):
-            part = part[key] if isinstance(part, list) and key < len(part) else None
-        elif key == "#":
-            part = len(part) if isinstance(part, list) else None
-        else:
-            part = part.get(key) if isinstance(part, dict) else None
-    return part
+def _value(seen: Json, where: Loc) -> Any:
+    if where[-1] != "#":
+        return at(seen, *where)
+    items = at(seen, *where[:-1])
+    return len(items) if isinstance(items, list) else None

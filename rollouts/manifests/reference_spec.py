@@ -5,7 +5,7 @@ tidegate changes the fields of their pod template that `set` names, moves their 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ from rollouts.manifests.spec import ClusterFleetSpec, ClusterRegionSpec, FleetVa
 from rollouts.model import Engine
 from tidegate.core.access import Url
 from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
-from tidegate.core.model import SpecConflict, SpecModel
+from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.units import Duration
 
 PLACES = ("{image}", "{version}", "{digest}")
@@ -93,11 +93,6 @@ class ReferencedRegion(ClusterRegionSpec):
     canary_url: Url | None = None
     """Where the canary answers, whatever the weights."""
 
-    @property
-    def arms(self) -> Mapping[str, str]:
-        found = {"stable_url": self.stable_url, "canary_url": self.canary_url}
-        return {key: url for key, url in found.items() if url}
-
 
 class TheirsFleetSpec(ClusterFleetSpec):
     """A fleet whose objects somebody else applies."""
@@ -119,6 +114,13 @@ class TheirsFleetSpec(ClusterFleetSpec):
     def arm_label(self) -> str:
         """Of series in Prometheus: it tells engines of the two arms apart."""
         raise NotImplementedError
+
+    @staticmethod
+    def one_image_twice(where: Loc, texts: Iterable[str], context: FleetValidationContext) -> Iterator[SpecConflict]:
+        """Nothing that is set tells two versions apart."""
+        if context.same_image and all(text == "{image}" for text in texts):
+            expected = "an argument, variable or field with {version} or {digest} too, or an image for each version"
+            yield SpecConflict(where, "the image alone, and `engine.image` is one for all versions", expected)
 
 
 POD_HASH = "rollouts_pod_template_hash"
@@ -150,10 +152,7 @@ class ReferencedFleetSpec(TheirsFleetSpec):
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         yield from super().conflicts_with(context)
-        if context.same_image and all(text == "{image}" for text in self.rollout.set.fields.values()):
-            found = "the image alone, and `engine.image` is one for all versions"
-            expected = "an argument or a variable with {version} or {digest} too, or an image for each version"
-            yield SpecConflict(("rollout", "set"), found, expected)
+        yield from self.one_image_twice(("rollout", "set"), self.rollout.set.fields.values(), context)
         for name, region in self.regions.items():
             if context.asks_engines and region.canary_url is None:
                 expected = f"stable_url and canary_url: {', '.join(context.asks_engines)} ask one arm alone"

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 
-from rollouts.kube.resources import CONFIG_MAPS
+from rollouts.kube.resources import CONFIG_MAPS, EVENTS
 from rollouts.manifests.admission import admission
-from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, public_keys
-from rollouts.manifests.manifest import Release, Site, manifest
-from rollouts.manifests.objects.access import access, access_by_reference, guard_rights, route_rights
+from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, driver, public_keys
+from rollouts.manifests.manifest import Place, Release, Site, manifest
+from rollouts.manifests.objects.access import access, account_with, guard_rights, route_rights
 from rollouts.manifests.objects.capacity import (
     disruption_budget,
+    node_pool,
     placeholders,
     priority_classes,
     scaled_object,
     trigger_authentication,
 )
-from rollouts.manifests.objects.guard import GuardPlace, guard_place, guarding
+from rollouts.manifests.objects.guard import guard_of, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
-from rollouts.manifests.objects.nodes import node_pool
 from rollouts.manifests.objects.rollout import rollout
 from rollouts.manifests.patches import apply_patches
-from rollouts.manifests.pod_spec import GuardSpec
 from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -36,7 +35,7 @@ def render(
     *,
     analyses: Iterable[Json] = (),
     monitors: Iterable[Json] = (),
-    parts: Iterable[RenderPart] = tuple(RenderPart),
+    parts: Collection[RenderPart] = tuple(RenderPart),
 ) -> tuple[Json, ...]:
     """Everything that the region needs; the same arguments give the same objects in the same order.
 
@@ -50,54 +49,52 @@ def render(
     Raises:
         UsageError: a patch changes what is a delivery's.
     """
-    site, wanted = Site(fleet=fleet, release=release), set(parts)
-    setup = _setup(site) if RenderPart.SETUP in wanted else ()
-    serving = _serving(site, tuple(analyses), tuple(monitors)) if RenderPart.SERVING in wanted else ()
-    found = apply_patches(fleet.patches, (*setup, *serving))
+    site, templates, objects = Site(fleet=fleet, release=release), tuple(analyses), list[Json]()
+    if RenderPart.SETUP in parts:
+        objects += _setup(site)
+    if RenderPart.SERVING in parts:
+        # What was given is in the delivery's namespace, and has its labels.
+        given = (
+            {**each, "metadata": {**each["metadata"], "namespace": fleet.namespace, "labels": _labels(site, each)}}
+            for each in (*templates, *monitors)
+        )
+        objects += (*services(site), *routes(site), *given)
+        objects += [disruption_budget(site, fleet.unavailable)] if fleet.unavailable else []
+        objects += [scaled_object(site, fleet.autoscale)] if fleet.autoscale else []
+        objects.append(rollout(site, templates))
+    found = apply_patches(fleet.patches, objects)
     for odd in found.conflicts:
         raise UsageError(f"fleet.patches[{odd.where[0]}]: found {odd.found}; expected {odd.expected}")
     return found.objects
 
 
-def _setup(site: Site) -> tuple[Json, ...]:
+def _labels(site: Site, given: Json) -> Json:
+    return {**MANAGED_BY, DELIVERY: site.name, **given["metadata"].get("labels", {})}
+
+
+def _setup(site: Site) -> Iterator[Json]:
     fleet, keys = site.fleet, site.release.public_keys
-    asked = (
-        node_pool(site, fleet.nodes.karpenter) if fleet.nodes.karpenter else None,
-        network_policy(site, fleet.network) if fleet.network else None,
-        manifest(CONFIG_MAPS, public_keys(site.name), site, data={PUBLIC_KEYS: keys}) if keys else None,
-        trigger_authentication(site),
-        placeholders(site, fleet.warm_pool) if fleet.warm_pool else None,
-    )
-    return (
-        *access(site),
-        *priority_classes(site),
-        *(each for each in asked if each),
-        *guarding(guard_place(site)),
-        *admission(site),
-    )
-
-
-def _serving(site: Site, analyses: tuple[Json, ...], monitors: tuple[Json, ...]) -> tuple[Json, ...]:
-    fleet = site.fleet
-    return (
-        *services(site),
-        *routes(site),
-        *(_placed(site, each) for each in (*analyses, *monitors)),
-        *((disruption_budget(site, fleet.unavailable),) if fleet.unavailable else ()),
-        *((scaled_object(site, fleet.autoscale),) if fleet.autoscale else ()),
-        rollout(site, analyses),
-    )
-
-
-def _placed(site: Site, given: Json) -> Json:
-    """As it was given, in the delivery's namespace."""
-    metadata = given["metadata"]
-    labels = {**MANAGED_BY, DELIVERY: site.name, **metadata.get("labels", {})}
-    return {**given, "metadata": {**metadata, "namespace": site.fleet.namespace, "labels": labels}}
+    yield from access(site)
+    yield from priority_classes(site)
+    if fleet.nodes.karpenter:
+        yield node_pool(site, fleet.nodes.karpenter)
+    if fleet.network:
+        yield network_policy(site, fleet.network)
+    if keys:
+        yield manifest(CONFIG_MAPS, public_keys(site.name), site, data={PUBLIC_KEYS: keys})
+    if credentials := trigger_authentication(site):
+        yield credentials
+    if fleet.warm_pool:
+        yield placeholders(site, fleet.warm_pool)
+    yield from guard_of(site)
+    yield from admission(site)
 
 
 def beside(name: str, fleet: TheirsFleetSpec, region: str, image: str) -> tuple[Json, ...]:
     """What an administrator applies in a region next to objects of others: tidegate's rights, and the guard.
+
+    tidegate gets a service account, for where it runs in the cluster, and may what its guard may, but write Events; no
+    right is outside the namespace.
 
     Args:
         name: the delivery's.
@@ -105,22 +102,17 @@ def beside(name: str, fleet: TheirsFleetSpec, region: str, image: str) -> tuple[
         region: one of the fleet's.
         image: of the guard, by digest; empty for no guard.
     """
-    place: Json = {"start_seconds": fleet.start_within.total_seconds()}
+    said: Json = {"start_seconds": fleet.start_within.total_seconds()}
     if isinstance(fleet, RouteFleetSpec):
         rights = route_rights(name, fleet.reference)
-        place["reference"] = fleet.reference.model_dump(mode="json", exclude_defaults=True)
+        said["reference"] = fleet.reference.model_dump(mode="json", exclude_defaults=True)
     else:
         assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
         theirs, route = fleet.rollout, fleet.route_kind
         rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
-        place |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
-    guard = GuardPlace(
-        name=name,
-        namespace=fleet.namespace,
-        image=image,
-        rights=rights,
-        region=region,
-        place=place,
-        settings=fleet.guard or GuardSpec(),
+        said |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
+    place, ours = Place(name, fleet.namespace), tuple(each for each in rights if each.resource != EVENTS)
+    return (
+        *account_with(ours, place, driver(name)),
+        *guarding(place, image, rights, region, said, settings=fleet.guard),
     )
-    return (*access_by_reference(guard, rights), *guarding(guard))

@@ -84,15 +84,12 @@ class RouteRegion(ClusterRegionSpec):
         return {f"urls.{name}": url for name, url in self.urls.items()}
 
 
-class RouteFleetSpec(TheirsFleetSpec):
+class RouteFleetSpec(RouteReference, TheirsFleetSpec):
     """Two backends of one HTTPRoute in each cluster."""
 
     kind: Literal["route"]
-    route: ObjectName
-    """As `RouteReference` has it."""
     label: str = Field(default="service", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Of series in Prometheus: it tells engines of the two peers apart."""
-    peers: Mapping[ObjectName, PeerSpec] = Field(min_length=2, max_length=2)
     regions: Mapping[ObjectName, RouteRegion] = Field(min_length=1)
 
     @property
@@ -129,10 +126,9 @@ class RouteFleetSpec(TheirsFleetSpec):
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         yield from super().conflicts_with(context)
         for name, peer in self.peers.items():
-            if context.same_image and peer.workload and all(text == "{image}" for text in peer.workload.set.values()):
-                expected = "a field with {version} or {digest} too, or an image for each version"
-                found = "the image alone, and `engine.image` is one for all versions"
-                yield SpecConflict(("peers", name, "workload", "set"), found, expected)
+            if peer.workload:
+                where = ("peers", name, "workload", "set")
+                yield from self.one_image_twice(where, peer.workload.set.values(), context)
             if context.copies and peer.kind is BackendKind.POOL:
                 expected = "no stage `shadow`, or Services: a copy goes past an endpoint picker"
                 yield SpecConflict(("peers", name, "kind"), "an InferencePool, and copies of requests", expected)

@@ -37,8 +37,6 @@ class SchemaProblem(Value):
     where: Loc
     """The field, key by key and index by index; of an unknown field, the field itself."""
     message: str
-    unknown: bool = False
-    """Whether the kind has no such field; all other problems are of values."""
 
     @property
     def path(self) -> str:
@@ -93,7 +91,7 @@ def _problems(error: Any, definitions: Json) -> Iterator[SchemaProblem]:
         for name in kind.unexpected:
             near = get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            yield SchemaProblem(where=(*where, name), message=f'unknown field "{name}"{hint}', unknown=True)
+            yield SchemaProblem(where=(*where, name), message=f'unknown field "{name}"{hint}')
     elif kind.name == "required":
         yield SchemaProblem(where=(*where, kind.property), message="a required field is missing")
     else:

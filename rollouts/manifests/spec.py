@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from rollouts.kube.model import Resource
 from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter
 from rollouts.manifests.fields import Block, Host, ObjectName, host_in
-from rollouts.manifests.nodes_spec import CPU, NodesSpec, labellers_of
+from rollouts.manifests.nodes_spec import CPU, GPUS, NodesSpec
 from rollouts.manifests.patches import PatchSpec
 from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, WarmPoolSpec
 from rollouts.manifests.routers import ROUTERS
@@ -68,8 +68,9 @@ class ClusterRegionSpec(SpecModel):
 
     @property
     def arms(self) -> Mapping[str, str]:
-        """The addresses of single arms, by their keys."""
-        return {}
+        """The addresses of single arms, by their keys, whatever the weights."""
+        found = {key: getattr(self, key, None) for key in ("stable_url", "canary_url")}
+        return {key: url for key, url in found.items() if url}
 
 
 class FleetValidationContext(Value):
@@ -148,10 +149,6 @@ class RegionSpec(ClusterRegionSpec):
     """Where the canary answers, whatever the weights."""
     replicas: int | None = Field(default=None, ge=1)
     """Engines of this region; as `fleet.replicas` when absent."""
-
-    @property
-    def arms(self) -> Mapping[str, str]:
-        return {"stable_url": self.stable_url, "canary_url": self.canary_url}
 
 
 PROXIES_IN = ("envoy-gateway-system", "istio-system")
@@ -280,8 +277,13 @@ class ArgoFleetSpec(ClusterFleetSpec):
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         yield from super().conflicts_with(context)
-        yield from _conflicts_of_gpus(self, context)
-        yield from _conflicts_of_prometheus(self, context)
+        yield from self._conflicts_of_prometheus(context)
+        nodes, accelerator = self.nodes, context.accelerator
+        if accelerator == CPU and nodes.karpenter:
+            yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
+        if accelerator != CPU and nodes.gpu_labels not in (labellers := GPUS.get(accelerator, {})):
+            found = f"{nodes.gpu_labels}, which never labels a node with {accelerator}"
+            yield SpecConflict(("nodes", "gpu_labels"), found, " or ".join(labellers) or "another accelerator")
         longest = LONGEST_NAME - len(CANARY) - 1
         if len(context.name) > longest:
             yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
@@ -319,39 +321,28 @@ class ArgoFleetSpec(ClusterFleetSpec):
         canary, dynamic, least = self.canary, self.canary.dynamic_stable, self.canary.min_replicas
         # What keeps engines of an aborted canary keeps its users too.
         ends = "with `dynamic_stable`: Argo Rollouts leaves users on a canary that keeps engines after an abort"
+        warm = "with versions that are kept warm, which Argo Rollouts refuses"
+        scaled = "with `autoscale`, whose new engines start a rolled-back version again (argo-rollouts#4973)"
+        stays, no = f"{format_duration(canary.after_abort)} {ends} (argo-rollouts#4898)", "or `dynamic_stable: false`"
         if canary.replicas and canary.replicas < least:
             found = f"{canary.replicas}, which Argo Rollouts does not raise"
             yield SpecConflict(("canary", "replicas"), found, f"at least `min_replicas`, which is {least}")
-        if dynamic and self.previous:
-            found = "with versions that are kept warm, which Argo Rollouts refuses"
-            yield SpecConflict(("canary", "dynamic_stable"), found, "false, or `previous: null`")
-        if dynamic and self.autoscale:
-            found = "with `autoscale`, whose new engines start a rolled-back version again (argo-rollouts#4973)"
-            yield SpecConflict(("canary", "dynamic_stable"), found, "false, or no `autoscale`")
-        if dynamic and least > 1:
-            found = f"{least} {ends} (argo-rollouts#4841)"
-            yield SpecConflict(("canary", "min_replicas"), found, "1, or `dynamic_stable: false`")
-        if dynamic and canary.after_abort != CanarySpec().after_abort:
-            found = f"{format_duration(canary.after_abort)} {ends} (argo-rollouts#4898)"
-            yield SpecConflict(("canary", "after_abort"), found, "no `after_abort`, or `dynamic_stable: false`")
+        for wrong, field, found, expected in (
+            (self.previous, "dynamic_stable", warm, "false, or `previous: null`"),
+            (self.autoscale, "dynamic_stable", scaled, "false, or no `autoscale`"),
+            (least > 1, "min_replicas", f"{least} {ends} (argo-rollouts#4841)", f"1, {no}"),
+            (canary.after_abort != CanarySpec().after_abort, "after_abort", stays, f"no `after_abort`, {no}"),
+        ):
+            if dynamic and wrong:
+                yield SpecConflict(("canary", field), found, expected)
 
-
-def _conflicts_of_prometheus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
-    """Those who ask from inside, and cannot say who they are."""
-    for name, region in fleet.regions.items():
-        asked = region.prometheus
-        rollouts = ("rollouts",) if asked.rollouts else ()
-        found = [(rollouts, each) for each in conflicts_for_rollouts(asked.for_rollouts) if context.analysed]
-        keda = ("keda",) if asked.keda else rollouts
-        found += [(keda, each) for each in conflicts_for_keda(asked.for_keda) if fleet.autoscale]
-        for whose, each in found:
-            yield SpecConflict(("regions", name, "prometheus", *whose, *each.where), each.found, each.expected)
-
-
-def _conflicts_of_gpus(fleet: ArgoFleetSpec, context: FleetValidationContext) -> Iterator[SpecConflict]:
-    nodes, labellers = fleet.nodes, labellers_of(context.accelerator)
-    if context.accelerator == CPU and nodes.karpenter:
-        yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
-    if context.accelerator != CPU and nodes.gpu_labels not in labellers:
-        found = f"{nodes.gpu_labels}, which never labels a node with {context.accelerator}"
-        yield SpecConflict(("nodes", "gpu_labels"), found, " or ".join(labellers) or "another accelerator")
+    def _conflicts_of_prometheus(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
+        """Those who ask from inside, and cannot say who they are."""
+        for name, region in self.regions.items():
+            asked = region.prometheus
+            rollouts = ("rollouts",) if asked.rollouts else ()
+            found = [(rollouts, each) for each in conflicts_for_rollouts(asked.for_rollouts) if context.analysed]
+            keda = ("keda",) if asked.keda else rollouts
+            found += [(keda, each) for each in conflicts_for_keda(asked.for_keda) if self.autoscale]
+            for whose, each in found:
+                yield SpecConflict(("regions", name, "prometheus", *whose, *each.where), each.found, each.expected)

@@ -20,7 +20,7 @@ from rollouts.kube.resources import (
 )
 from rollouts.manifests.admission import policy_names
 from rollouts.manifests.conventions import canary_service, driver, guard, lease, samples_request, stable_service
-from rollouts.manifests.manifest import Placed, Site, manifest
+from rollouts.manifests.manifest import Place, Site, manifest
 from rollouts.manifests.route_spec import BackendKind, RouteReference
 from tidegate.core.model import Json, Value
 
@@ -172,34 +172,23 @@ def _written_objects(site: Site) -> dict[str, str]:
 def access(site: Site) -> tuple[Json, ...]:
     """The engines' service account, which may do nothing and has no token; tidegate's and its rights on request."""
     own = manifest(SERVICE_ACCOUNTS, site.name, site, automountServiceAccountToken=False)
-    return (*(() if site.fleet.pod.service_account else (own,)), *(_driver(site) if site.release.driver else ()))
+    accounts = () if site.fleet.pod.service_account else (own,)
+    if not site.release.driver:
+        return accounts
+    name, rules = driver(site.name), [right.rule for right in cluster_rights(site)]
+    everywhere = _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, rules, site, name)
+    return (*accounts, *account_with(rights(site), site, name), *everywhere)
 
 
-def _driver(site: Site) -> tuple[Json, ...]:
-    cluster_role = manifest(
-        CLUSTER_ROLES, driver(site.name), site, rules=[right.rule for right in cluster_rights(site)]
-    )
-    bound = role_binding(cluster_role, site, driver(site.name), CLUSTER_ROLE_BINDINGS)
-    return (*account_with(rights(site), site, driver(site.name)), cluster_role, bound)
-
-
-def access_by_reference(site: Placed, guards: Rights) -> tuple[Json, ...]:
-    """A service account for tidegate, where it runs in the cluster, and its Role: what its guard may, but Events.
-
-    No right outside the namespace.
-    """
-    return account_with(tuple(each for each in guards if each.resource != EVENTS), site, driver(site.name))
-
-
-def account_with(granted: Rights, site: Placed, name: str) -> tuple[Json, ...]:
+def account_with(granted: Rights, site: Site | Place, name: str) -> tuple[Json, ...]:
     """A service account, its Role, and the binding of the two; all of that name."""
-    role = manifest(ROLES, name, site, rules=[right.rule for right in granted])
     account = manifest(SERVICE_ACCOUNTS, name, site, automountServiceAccountToken=False)
-    return account, role, role_binding(role, site, name, ROLE_BINDINGS)
+    return account, *_bound(ROLES, ROLE_BINDINGS, [right.rule for right in granted], site, name)
 
 
-def role_binding(role: Json, site: Placed, account: str, kind: Resource) -> Json:
-    """The role in the hands of that service account; the binding has the account's name."""
-    reference = {"apiGroup": ROLES.group, "kind": role["kind"], "name": role["metadata"]["name"]}
-    subject = {"kind": SERVICE_ACCOUNTS.kind, "name": account, "namespace": site.namespace}
-    return manifest(kind, account, site, roleRef=reference, subjects=[subject])
+def _bound(kind: Resource, binding: Resource, rules: list[Json], site: Site | Place, name: str) -> tuple[Json, Json]:
+    """The role, and its binding to the service account of the same name."""
+    role = manifest(kind, name, site, rules=rules)
+    reference = {"apiGroup": kind.group, "kind": kind.kind, "name": role["metadata"]["name"]}
+    subject = {"kind": SERVICE_ACCOUNTS.kind, "name": name, "namespace": site.namespace}
+    return role, manifest(binding, name, site, roleRef=reference, subjects=[subject])

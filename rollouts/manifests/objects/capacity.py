@@ -1,5 +1,4 @@
-"""The number of engines: the autoscaler, placeholders in a warm pool, the priorities by which these give way, and how
-many may be away.
+"""How many engines there are, and on which nodes: autoscaler, warm pool, priorities, Karpenter's node pool.
 
 The autoscaler is a ScaledObject of KEDA, which rises fast, falls slowly, and sets `replicas` of the Rollout. A query
 without an answer leaves the number as it is: there is no fallback that could take engines away while Prometheus is.
@@ -19,23 +18,91 @@ autoscaler bring the next one before it is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from rollouts.kube.resources import (
     DEPLOYMENTS,
+    NODE_POOLS,
     POD_DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
     ROLLOUTS,
     SCALED_OBJECTS,
     TRIGGER_AUTHENTICATIONS,
 )
-from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide, prometheus_credentials, warm_pool
+from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide
 from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
-from rollouts.manifests.objects.nodes import gpu_amount, scheduling
+from rollouts.manifests.nodes_spec import CPU, GPU, GPUS, CapacityType, KarpenterSpec
 from rollouts.manifests.pod_spec import AutoscaleSpec, WarmPoolSpec
-from tidegate.core.access import AuthKind, PrometheusAccess, PrometheusEndpoint
-from tidegate.core.model import Json, Value
+from tidegate.core.access import AuthKind, PrometheusAccess
+from tidegate.core.model import Json
+
+SPOT = {
+    "karpenter.sh/capacity-type": "spot",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "cloud.google.com/gke-spot": "true",
+}
+"""Labels of nodes that a cloud may take back."""
+
+POOL = "tidegate.dev/pool"
+"""Label of the nodes of a pool of ours."""
+
+
+def gpu_labels(site: Site) -> Mapping[str, str]:
+    """What a node with the engine's GPU is labelled with; nothing for a CPU."""
+    accelerator = site.release.accelerator
+    return {} if accelerator == CPU else GPUS[accelerator][site.fleet.nodes.gpu_labels]
+
+
+def gpu_amount(site: Site) -> dict[str, str]:
+    """What a container asks for to get its GPUs."""
+    return {GPU: str(site.release.accelerators_each)} if site.release.accelerator in GPUS else {}
+
+
+def scheduling(site: Site) -> Json:
+    """The parts of a pod's spec that choose its node: engines and their placeholders want the same."""
+    nodes = site.fleet.nodes
+    pool = {POOL: cluster_wide(site.fleet.namespace, site.name)} if nodes.karpenter else {}
+    selector = {**gpu_labels(site), **pool, **nodes.selector}
+    tolerations = [{"key": key, "operator": "Exists"} for key in nodes.tolerates]
+    parts: Json = {"nodeSelector": selector, "tolerations": tolerations, "affinity": {"nodeAffinity": _paid_as(site)}}
+    return {key: value for key, value in parts.items() if value}
+
+
+def node_pool(site: Site, karpenter: KarpenterSpec) -> Json:
+    """Nodes for this delivery alone. Karpenter tries spot first where both are allowed, and goes on to on-demand."""
+    nodes = site.fleet.nodes
+    allowed = [CapacityType.SPOT] if nodes.capacity is CapacityType.SPOT else []
+    wanted = {key: [value] for key, value in {**gpu_labels(site), **nodes.selector}.items()}
+    wanted["karpenter.sh/capacity-type"] = [str(each) for each in (*allowed, CapacityType.ON_DEMAND)]
+    template = {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": karpenter.node_class},
+        "requirements": [{"key": key, "operator": "In", "values": values} for key, values in wanted.items()],
+        "taints": [{"key": key, "effect": "NoSchedule"} for key in nodes.tolerates],
+    }
+    labels = {POOL: cluster_wide(site.namespace, site.name)}
+    spec: Json = {
+        "template": {"metadata": {"labels": labels}, "spec": template},
+        "limits": dict.fromkeys(gpu_amount(site), str(karpenter.most_gpus)),
+        # A node with an engine on it is never emptied for a cheaper one: the engine would take minutes to come back.
+        "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "10m"},
+    }
+    return manifest(NODE_POOLS, site.name, site, spec=spec)
+
+
+def _paid_as(site: Site) -> Json:
+    """Spot where there are any, else whatever there is; or no spot at all."""
+    if site.fleet.nodes.capacity is CapacityType.SPOT:
+        asked = [{"key": key, "operator": "In", "values": [value]} for key, value in SPOT.items()]
+        preferred = [{"weight": 100, "preference": {"matchExpressions": [each]}} for each in asked]
+        return {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    # A node without the label is no spot node, and passes.
+    never = [
+        {"key": key, "operator": "NotIn", "values": [value]} for key, value in SPOT.items()
+    ]  # codespell:ignore notin
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": never}]}}
+
 
 PLACEHOLDER_PRIORITY = -10
 """Below every pod that says nothing, and the lowest for which the cluster autoscaler still brings nodes."""
@@ -47,29 +114,22 @@ def priority_classes(site: Site) -> Iterator[Json]:
         why = "Engines that serve users."
         yield manifest(PRIORITY_CLASSES, f"{site.name}-engines", site, value=site.fleet.priority, description=why)
     if site.fleet.warm_pool:
-        yield manifest(
-            PRIORITY_CLASSES,
-            f"{site.name}-placeholders",
-            site,
-            value=PLACEHOLDER_PRIORITY,
-            preemptionPolicy="Never",
-            description="Pods that hold nodes with GPUs for engines.",
-        )
+        said: Json = {"preemptionPolicy": "Never", "description": "Pods that hold nodes with GPUs for engines."}
+        yield manifest(PRIORITY_CLASSES, f"{site.name}-placeholders", site, value=PLACEHOLDER_PRIORITY, **said)
 
 
 def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
     """The Deployment. Its pods lack the label that engines are chosen by, or users' requests would reach them."""
     pod, mark = site.fleet.pod, {PLACEHOLDER: site.name}
-    amount = {"cpu": pod.cpu, "memory": pod.memory, **gpu_amount(site)}
     limits = {"memory": pod.memory, **gpu_amount(site)}
     container: Json = {
         "name": "placeholder",
         "image": wanted.image,
-        "resources": {"requests": amount, "limits": limits},
+        "resources": {"requests": {"cpu": pod.cpu, **limits}, "limits": limits},
         "securityContext": UNPRIVILEGED,
     }
     spec: Json = {
-        "priorityClassName": cluster_wide(site.fleet.namespace, f"{site.name}-placeholders"),
+        "priorityClassName": cluster_wide(site.namespace, f"{site.name}-placeholders"),
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": pod.user, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -81,7 +141,7 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
         "selector": {"matchLabels": mark},
         "template": {"metadata": {"labels": mark}, "spec": spec},
     }
-    return manifest(DEPLOYMENTS, warm_pool(site.name), site, spec=deployment)
+    return manifest(DEPLOYMENTS, f"{site.name}-warm-pool", site, spec=deployment)
 
 
 def disruption_budget(site: Site, unavailable: int) -> Json:
@@ -90,13 +150,7 @@ def disruption_budget(site: Site, unavailable: int) -> Json:
     return manifest(POD_DISRUPTION_BUDGETS, site.name, site, spec=spec)
 
 
-WAITING, KV_CACHE, TTFT = "waiting", "kv-cache", "ttft"
-"""Names of the signals."""
-
-_TTFT_WINDOW = "2m"
-
-
-class Signal(Value):
+class Signal(NamedTuple):
     """One question, and how much of its answer one engine may have."""
 
     name: str
@@ -104,37 +158,29 @@ class Signal(Value):
     target: float
 
 
+WAITING, KV_CACHE, TTFT = "waiting", "kv-cache", "ttft"
+"""Names of the signals."""
+
+
 def signals(site: Site, wanted: AutoscaleSpec) -> tuple[Signal, ...]:
     """Those that the spec gives a target."""
-    found = []
-    if wanted.waiting is not None:
-        found.append(Signal(name=WAITING, query=_sum("vllm:num_requests_waiting", site), target=wanted.waiting))
-    if wanted.kv_cache is not None:
-        found.append(Signal(name=KV_CACHE, query=_sum("vllm:kv_cache_usage_perc", site), target=wanted.kv_cache))
-    if wanted.ttft is not None:
-        found.append(Signal(name=TTFT, query=_first_token(site), target=wanted.ttft.total_seconds()))
-    return tuple(found)
+    place = f'service="{site.name}",region="{site.release.region}"'
+    stable, copied = f'{place},role="stable"', f"max(tidegate_delivery_mirror_percent{{{place}}})"
 
+    def both(metric: str) -> str:
+        users, canary = f"sum({metric}{{{stable}}})", f'sum({metric}{{{place},role="canary"}})'
+        return f"{users} + (({canary} unless on () ({copied} > 0)) or on () 0 * {users})"
 
-def _sum(metric: str, site: Site) -> str:
-    stable, canary = (f"sum({metric}{{{_arm(site, role)}}})" for role in ("stable", "canary"))
-    return f"{stable} + (({canary} unless on () ({_copied(site)} > 0)) or on () 0 * {stable})"
-
-
-def _first_token(site: Site) -> str:
-    """Engines, each as slow as all: twice the target asks for twice the engines. An idle region asks for none."""
-    users = _arm(site, "stable")
-    engines = f"count(vllm:num_requests_running{{{users}}})"
-    buckets = f"sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{{{users}}}[{_TTFT_WINDOW}]))"
-    return f"({engines} * (histogram_quantile(0.95, {buckets}) >= 0)) or 0 * {engines}"
-
-
-def _arm(site: Site, role: str) -> str:
-    return f'service="{site.name}",region="{site.release.region}",role="{role}"'
-
-
-def _copied(site: Site) -> str:
-    return f'max(tidegate_delivery_mirror_percent{{service="{site.name}",region="{site.release.region}"}})'
+    # Engines, each as slow as all: twice the target asks for twice the engines. An idle region asks for none.
+    engines = f"count(vllm:num_requests_running{{{stable}}})"
+    buckets = f"sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{{{stable}}}[2m]))"
+    late = f"({engines} * (histogram_quantile(0.95, {buckets}) >= 0)) or 0 * {engines}"
+    asked = (
+        (WAITING, both("vllm:num_requests_waiting"), wanted.waiting),
+        (KV_CACHE, both("vllm:kv_cache_usage_perc"), wanted.kv_cache),
+        (TTFT, late, wanted.ttft.total_seconds() if wanted.ttft else None),
+    )
+    return tuple(Signal(name, query, target) for name, query, target in asked if target is not None)
 
 
 POLLING_SECONDS = 15
@@ -143,43 +189,45 @@ POLLING_SECONDS = 15
 
 def scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
     """The autoscaler that the spec asks for."""
-    metadata = _trigger_metadata(site.prometheus.for_keda)
-    credentials = trigger_authentication(site)
+    endpoint, credentials = site.prometheus.for_keda, trigger_authentication(site)
+    auth = endpoint.auth
+    mode = _MODES.get(auth.kind) if auth else None
+    # What stands in the trigger itself, nothing of it secret.
+    metadata: Json = {
+        "serverAddress": endpoint.url,
+        **({"authModes": mode} if mode else {}),
+        **({"customHeaders": f"{PrometheusAccess.TENANT_HEADER}={endpoint.tenant}"} if endpoint.tenant else {}),
+        **({"awsRegion": auth.sigv4.region} if auth and auth.sigv4 else {}),
+    }
     named: Json = {"authenticationRef": {"name": credentials["metadata"]["name"]}} if credentials else {}
+    triggers = [
+        {
+            "type": "prometheus",
+            "name": each.name,
+            "metricType": "AverageValue",
+            "metadata": {**metadata, "query": each.query, "threshold": f"{each.target:g}", "ignoreNullValues": "false"},
+            **named,
+        }
+        for each in signals(site, wanted)
+    ]
     spec: Json = {
         "scaleTargetRef": {"apiVersion": ROLLOUTS.api_version, "kind": ROLLOUTS.kind, "name": site.name},
         "minReplicaCount": wanted.min_replicas,
         "maxReplicaCount": wanted.max_replicas,
         "pollingInterval": POLLING_SECONDS,
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(wanted)}},
-        "triggers": [
-            {
-                "type": "prometheus",
-                "name": signal.name,
-                "metricType": "AverageValue",
-                "metadata": {
-                    **metadata,
-                    "query": signal.query,
-                    "threshold": f"{signal.target:g}",
-                    "ignoreNullValues": "false",
-                },
-                **named,
-            }
-            for signal in signals(site, wanted)
-        ],
+        "triggers": triggers,
     }
     return manifest(SCALED_OBJECTS, site.name, site, spec=spec)
 
 
 def _behavior(wanted: AutoscaleSpec) -> Json:
+    fast = [{"type": "Percent", "value": 100}, {"type": "Pods", "value": 2}]
     return {
         "scaleUp": {
             "stabilizationWindowSeconds": whole_seconds(wanted.up_after),
             "selectPolicy": "Max",
-            "policies": [
-                {"type": "Percent", "value": 100, "periodSeconds": 60},
-                {"type": "Pods", "value": 2, "periodSeconds": 60},
-            ],
+            "policies": [{**each, "periodSeconds": 60} for each in fast],
         },
         "scaleDown": {
             "stabilizationWindowSeconds": whole_seconds(wanted.down_after),
@@ -210,24 +258,7 @@ def trigger_authentication(site: Site) -> Json | None:
     if endpoint.auth.sigv4:
         spec: Json = {"podIdentity": {"provider": "aws"}}
     else:
-        named = ((where, source.secret) for where, source in endpoint.sources())
-        spec = {
-            "secretTargetRef": [
-                {"parameter": _PARAMETERS[where], "name": secret.name, "key": secret.key}
-                for where, secret in named
-                if secret
-            ]
-        }
-    return manifest(TRIGGER_AUTHENTICATIONS, prometheus_credentials(site.name), site, spec=spec)
-
-
-def _trigger_metadata(endpoint: PrometheusEndpoint) -> Json:
-    """What stands in the trigger itself, nothing of it secret."""
-    auth = endpoint.auth
-    mode = _MODES.get(auth.kind) if auth else None
-    return {
-        "serverAddress": endpoint.url,
-        **({"authModes": mode} if mode else {}),
-        **({"customHeaders": f"{PrometheusAccess.TENANT_HEADER}={endpoint.tenant}"} if endpoint.tenant else {}),
-        **({"awsRegion": auth.sigv4.region} if auth and auth.sigv4 else {}),
-    }
+        named = [(_PARAMETERS[where], source.secret) for where, source in endpoint.sources() if source.secret]
+        targets = [{"parameter": parameter, "name": secret.name, "key": secret.key} for parameter, secret in named]
+        spec = {"secretTargetRef": targets}
+    return manifest(TRIGGER_AUTHENTICATIONS, f"{site.name}-prometheus", site, spec=spec)

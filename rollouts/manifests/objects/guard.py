@@ -6,37 +6,18 @@ import json
 
 from rollouts.kube.resources import DEPLOYMENTS, NETWORK_POLICIES
 from rollouts.manifests.conventions import GUARD, guard
-from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
+from rollouts.manifests.manifest import UNPRIVILEGED, Place, Site, manifest
 from rollouts.manifests.objects.access import Rights, account_with, guard_rights
 from rollouts.manifests.objects.network import METADATA_SERVERS
 from rollouts.manifests.pod_spec import GuardSpec
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
 
 PROBES = 8080
 """Where it says that it lives, and that it may do what it is there for."""
 
 
-class GuardPlace(Value):
-    """A guard, and whom it guards."""
-
-    name: str
-    """Of the delivery."""
-    namespace: str
-    image: str
-    """By digest; empty for no guard."""
-    rights: Rights
-    region: str
-    place: Json
-    """As `tidegate rollout guard --place` takes it."""
-    settings: GuardSpec = GuardSpec()
-    user: int = 10001
-    pull_secrets: tuple[str, ...] = ()
-    priority: str = ""
-    """A PriorityClass; empty for none."""
-
-
-def guard_place(site: Site) -> GuardPlace:
-    """The guard of a Rollout that is rendered."""
+def guard_of(site: Site) -> tuple[Json, ...]:
+    """The guard of a Rollout that is rendered; nothing where no image is known."""
     fleet = site.fleet
     place = {
         "traffic": str(fleet.traffic),
@@ -44,83 +25,60 @@ def guard_place(site: Site) -> GuardPlace:
         "after_abort_seconds": fleet.canary.after_abort.total_seconds(),
         "warm_versions": fleet.previous.versions if fleet.previous else None,
     }
-    return GuardPlace(
-        name=site.name,
-        namespace=fleet.namespace,
-        image=site.release.guard,
-        rights=guard_rights(site.name, site.name, site.route, site.name),
-        region=site.release.region,
-        place=place,
-        settings=fleet.guard or GuardSpec(),
-        user=fleet.pod.user,
-        pull_secrets=fleet.pod.pull_secrets,
+    pod: Json = {
         # It protects users as much as engines do, and must not wait for room behind placeholders.
-        priority=site.priority,
-    )
+        **({"priorityClassName": site.priority} if site.priority else {}),
+        **({"imagePullSecrets": [{"name": name} for name in fleet.pod.pull_secrets]} if fleet.pod.pull_secrets else {}),
+    }
+    rights, region = guard_rights(site.name, site.name, site.route, site.name), site.release.region
+    image, settings, user = site.release.guard, fleet.guard, fleet.pod.user
+    return guarding(site, image, rights, region, place, settings=settings, user=user, pod=pod)
 
 
-def guarding(site: GuardPlace) -> tuple[Json, ...]:
-    """Its account, its rights, whom it may talk to, and itself; nothing where no image is known."""
-    if not site.image:
+def guarding(
+    site: Site | Place,
+    image: str,
+    rights: Rights,
+    region: str,
+    place: Json,
+    *,
+    settings: GuardSpec | None,
+    user: int = 10001,
+    pod: Json | None = None,
+) -> tuple[Json, ...]:
+    """Its account, its rights, whom it may talk to, and itself.
+
+    Args:
+        site: the delivery that it guards.
+        image: by digest; empty for no guard.
+        rights: in the delivery's namespace.
+        region: for the lines of its log.
+        place: as `tidegate rollout guard --place` takes it.
+        settings: of its pod.
+        user: that it runs as.
+        pod: more of its pod's spec.
+    """
+    if not image:
         return ()
-    name = guard(site.name)
-    return (*account_with(site.rights, site, name), _network_policy(site), _deployment(site))
-
-
-def _network_policy(site: GuardPlace) -> Json:
-    """Nobody asks it anything but the node, which probes it; no one knows here where the API server is."""
+    name, mark = guard(site.name), {GUARD: site.name}
+    # Nobody asks it anything but the node, which probes it; no one knows here where the API server is.
     anywhere = [{"ipBlock": {"cidr": each, "except": [server]}} for each, server in METADATA_SERVERS.items()]
-    spec = {
-        "podSelector": {"matchLabels": {GUARD: site.name}},
+    policy = {
+        "podSelector": {"matchLabels": mark},
         "policyTypes": ["Ingress", "Egress"],
         "egress": [{"to": [{"namespaceSelector": {}}, *anywhere]}],
     }
-    return manifest(NETWORK_POLICIES, guard(site.name), site, spec=spec)
-
-
-def _deployment(site: GuardPlace) -> Json:
-    mark = {GUARD: site.name}
-    security = {
-        "runAsNonRoot": True,
-        "runAsUser": site.user,
-        "runAsGroup": site.user,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    pod = {
-        "serviceAccountName": guard(site.name),
-        "automountServiceAccountToken": True,
-        "enableServiceLinks": False,
-        **({"priorityClassName": site.priority} if site.priority else {}),
-        "securityContext": security,
-        **({"imagePullSecrets": [{"name": name} for name in site.pull_secrets]} if site.pull_secrets else {}),
-        "containers": [_container(site)],
-        "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
-    }
-    spec = {
-        "replicas": 1,
-        # Never two: the new one takes over what the old one began.
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": mark},
-        "template": {"metadata": {"labels": mark}, "spec": pod},
-    }
-    return manifest(DEPLOYMENTS, guard(site.name), site, spec=spec)
-
-
-def _container(site: GuardPlace) -> Json:
-    wanted, place = site.settings, json.dumps(site.place)
-    options = {"--namespace": site.namespace, "--region": site.region, "--place": place, "--probes": str(PROBES)}
-    return {
+    options = {"--namespace": site.namespace, "--region": region, "--place": json.dumps(place), "--probes": str(PROBES)}
+    wanted = settings or GuardSpec()
+    container = {
         "name": "guard",
-        "image": site.image,
+        "image": image,
         "command": ["tidegate", "rollout", "guard", site.name],
         "args": [word for option in options.items() for word in option],
         # Where a crash of ours leaves its traceback.
         "env": [{"name": "HOME", "value": "/tmp"}, {"name": "TIDEGATE_STATE", "value": "/tmp"}],
         "ports": [{"name": "probes", "containerPort": PROBES, "protocol": "TCP"}],
-        "resources": {
-            "requests": {"cpu": wanted.cpu, "memory": wanted.memory},
-            "limits": {"memory": wanted.memory},
-        },
+        "resources": {"requests": {"cpu": wanted.cpu, "memory": wanted.memory}, "limits": {"memory": wanted.memory}},
         # Whether the API server answers is no reason to start it again.
         "livenessProbe": _probe("/healthz", failures=6),
         "readinessProbe": _probe("/readyz", failures=3),
@@ -128,12 +86,30 @@ def _container(site: GuardPlace) -> Json:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
     }
+    profile = {"type": "RuntimeDefault"}
+    spec = {
+        "serviceAccountName": name,
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user, "seccompProfile": profile},
+        **(pod or {}),
+        "containers": [container],
+        "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
+    deployment = {
+        "replicas": 1,
+        # Never two: the new one takes over what the old one began.
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": mark},
+        "template": {"metadata": {"labels": mark}, "spec": spec},
+    }
+    return (
+        *account_with(rights, site, name),
+        manifest(NETWORK_POLICIES, name, site, spec=policy),
+        manifest(DEPLOYMENTS, name, site, spec=deployment),
+    )
 
 
 def _probe(path: str, *, failures: int) -> Json:
-    return {
-        "httpGet": {"path": path, "port": "probes"},
-        "periodSeconds": 10,
-        "timeoutSeconds": 5,
-        "failureThreshold": failures,
-    }
+    where = {"path": path, "port": "probes"}
+    return {"httpGet": where, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures}

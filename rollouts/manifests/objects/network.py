@@ -16,7 +16,6 @@ from rollouts.kube.resources import NETWORK_POLICIES, SERVICES
 from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, canary_service, stable_service
 from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest
-from rollouts.manifests.nodes_spec import asks_for_notice
 from rollouts.manifests.routers import ROUTERS, RouteRule
 from rollouts.manifests.spec import InsideSpec, NetworkSpec
 from tidegate.core.model import Json
@@ -53,7 +52,9 @@ def _route(
     # In whole seconds: neither kind reads all of the other's durations.
     timeout = f"{max(1, round(site.fleet.gateway.timeout.total_seconds()))}s"
     router, rule = ROUTERS[site.fleet.traffic], RouteRule(path=API, exact=more, timeout=timeout, shares=shares)
-    return manifest(router.resource, name, site, spec=router.rendered(entrance, site.namespace, hosts, rule))
+    said = {"name": entrance.name, "namespace": entrance.namespace, "sectionName": entrance.listener}
+    parent = {key: value for key, value in said.items() if value}
+    return manifest(router.resource, name, site, spec=router.rendered(parent, site.namespace, hosts, rule))
 
 
 def services(site: Site) -> Iterator[Json]:
@@ -80,7 +81,7 @@ def network_policy(site: Site, wanted: NetworkSpec) -> Json:
     sources = dict.fromkeys((gateway.namespace or site.namespace, *inside, *gateway.pods_in, *wanted.ingress_from))
     names = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
     egress: list[Json] = [{"to": [_namespace("kube-system")], "ports": names}]
-    if asks_for_notice(site.fleet.nodes):
+    if site.fleet.nodes.asks_for_notice:
         # A pod that reaches it reads the node's own credentials too, unless the instance answers no pod (see the docs).
         port = {"port": _NOTICE_PORT, "protocol": "TCP"}
         egress.append({"to": [{"ipBlock": {"cidr": _NOTICE_SERVER}}], "ports": [port]})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from fakes.clock import RealTime, Time
 from fakes.kube.refusal import Refusal
-from fakes.kube.store import Event, copied, kind_of
+from fakes.kube.store import Event, copied
 
 from rollouts.errors import ApiError, FleetError
 from rollouts.kube.client import DRY_RUN
@@ -64,7 +64,7 @@ class Mirror:
     def existing(self) -> Iterator[Event]:
         for resource, found in self._known.items():
             for body in tuple(found.values()):
-                yield Event(kind_of(resource), "ADDED", None, body, _version(body))
+                yield Event(resource, "ADDED", None, body, _version(body))
 
     def on_change(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -156,7 +156,7 @@ class Mirror:
         self._say(resource, "MODIFIED" if before else "ADDED", before, body)
 
     def _say(self, resource: Resource, change: str, before: Json | None, after: Json) -> None:
-        event = Event(kind_of(resource), change, before, after, _version(after))
+        event = Event(resource, change, before, after, _version(after))
         for listener in tuple(self._listeners):
             listener(event)
 

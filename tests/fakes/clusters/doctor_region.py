@@ -30,7 +30,7 @@ from rollouts.kube.resources import (
     resource_of,
 )
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.manifest import Release, Site
+from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json
@@ -201,7 +201,7 @@ class Region:
             questions=self.questions,
             scraping=SCRAPING,
             rights=required_access(self.spec, ANY_RELEASE) if rights else (),
-            route=Site(fleet=self.spec, release=ANY_RELEASE).route,
+            traffic=self.spec.traffic,
             objects=self.rendered(ANY_RELEASE),
         )
         client = client_of(self.api)

@@ -11,6 +11,7 @@ from typing import Any
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.refusal import Refusal, bad_request, no_such_path
 from fakes.kube.requests import Access, Asked, Call, Effect, Faults, LoseAnswer, LoseRequest, Meanwhile, Refuse, call_of
+from fakes.kube.store import has_status, is_custom
 from pydantic_core import to_json
 
 from rollouts.kube.model import PatchKind, Resource
@@ -37,11 +38,8 @@ class Verbs:
         if call.plural == "selfsubjectaccessreviews" and call.verb == "create":
             body = _parsed(asked)
             return 201, body | {"status": self._access.review(body.get("spec") or {})}
-        kind = self._cluster.served(call.group, call.plural, call.version)
-        resource = Resource(
-            group=kind.group, version=kind.version, plural=kind.plural, kind=kind.kind, namespaced=kind.namespaced
-        )
-        if call.subresource not in ("", "status") or (call.subresource and not kind.status):
+        resource = self._cluster.served(call.group, call.plural, call.version)
+        if call.subresource not in ("", "status") or (call.subresource and not has_status(resource)):
             raise no_such_path()
         verb = getattr(self, f"_{call.verb}", None)
         if verb is None:
@@ -61,7 +59,7 @@ class Verbs:
             namespace=call.namespace,
         )
         items, metadata = list(found), {"resourceVersion": str(self._cluster.store.version)}
-        if not self._cluster.served(resource.group, resource.plural).custom:
+        if not is_custom(resource):
             items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
         body = {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata}
         return 200, body | {"items": items}

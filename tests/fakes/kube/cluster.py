@@ -1,58 +1,43 @@
 """A Kubernetes cluster's API server in memory: what it stores, accepts, refuses and tells.
 
 Controllers (simulated ones too) use it as plain Python; clients reach it through `fakes.kube.server`, in process or
-over a socket, where who asks, faults and access come in. Patches are merge patches (RFC 7386) and JSON patches
-(RFC 6902), over JSON as the API server reads it.
+over a socket, where who asks, faults and access come in. What happens to a write between its arrival and the store, and
+what the server itself writes into an object, is as the API conventions have it ("Metadata";
+`k8s.io/apiserver/pkg/registry/rest`). Schemas and defaults are asked of a real one.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import jsonpatch
 from fakes.clock import SimulatedTime, Time
-from fakes.kube import reads, writes
-from fakes.kube.refusal import Refusal, no_such_path
-from fakes.kube.store import KINDS, Event, Kind, Store, copied, copied_from_store
-from fakes.kube.writes import CONTROLLER, How, Writes
+from fakes.kube import ownership
+from fakes.kube.refusal import Refusal, already_exists, bad_request, conflict, invalid, no_such_path, not_found
+from fakes.kube.store import KINDS, Event, Store, collect, copied, copied_from_store, has_status, is_custom
 from jsonpointer import JsonPointerException
 
 from rollouts.kube.model import PatchKind, Resource
+from rollouts.kube.objects import at
+from rollouts.kube.resources import NAMESPACES
 from tidegate.core.model import Json
 
+CONTROLLER = "controller"
+"""The field manager of the one who writes in plain Python and says no other."""
 
-def merged(target: Any, patch: Any) -> Any:
-    """`target` with an RFC 7386 patch: null removes a key, a list replaces the whole list."""
-    if not isinstance(patch, dict):
-        return copied(patch)
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
-
-
-def patched(target: Json, operations: Sequence[Json]) -> Any:
-    """`target` with RFC 6902 operations.
-
-    Raises:
-        Refusal: an operation does not fit, or its test does not hold: 422, as the API server's patch handler.
-    """
-    try:
-        return jsonpatch.apply_patch(copied(target), list(operations), in_place=True)
-    except (jsonpatch.JsonPatchException, JsonPointerException) as error:
-        raise Refusal(422, "Invalid", f"the server rejected our request due to an error in it: {error}") from error
+_SYSTEM = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+"""Only the server writes these; what a writer says in their place is ignored."""
 
 
 @dataclass(frozen=True)
 class Kept:
     """All that is in a cluster at one moment."""
 
-    objects: tuple[tuple[Kind, Json], ...]
+    objects: tuple[tuple[Resource, Json], ...]
     version: int
     ids: int
     """How many were given so far."""
@@ -62,58 +47,47 @@ class FakeCluster:
     """One cluster. Every write obeys the API conventions; every answer is a copy of its own.
 
     All times in it come from `time`, all versions from one counter and all ids from another, so that the same calls
-    give the same cluster.
+    give the same cluster. Reads and writes raise `Refusal`: no such object, kind or namespace (404), a name that is
+    taken, a version or uid that is not the newest, a field of another owner (409), a body that is wrong (400, 422).
     """
 
-    def __init__(
-        self,
-        name: str = "eu-west-1",
-        *,
-        namespace: str = "default",
-        time: Time | None = None,
-    ) -> None:
+    def __init__(self, name: str = "eu-west-1", *, namespace: str = "default", time: Time | None = None) -> None:
         self.name = name
         self.namespace = namespace
         """Where objects are that name none."""
         self.time: Time = time or SimulatedTime()
         self.store = Store()
-        self._kinds = {kind.key: kind for kind in KINDS}
-        self._writes = Writes(self.store, self.time, self._kinds)
-        self.admission = self._writes.admission
+        self.admission: list[Callable[[str, Resource, Json], None]] = []
+        """Asked before every create and update with verb, kind and new object; one raises `Refusal` to refuse."""
+        self._kinds = {(kind.group, kind.plural): kind for kind in KINDS}
+        self._ids = 0
         for each in dict.fromkeys(("default", "kube-system", namespace)):
             self.create_namespace(each)
 
     def kept(self) -> Kept:
         """What is there now, for another cluster to begin with."""
-        kinds = self._kinds
-        objects = tuple((kinds[key], body) for key, body in self.store.everything())
-        return Kept(objects, self.store.version, self._writes.ids)
+        objects = tuple((self._kinds[key], body) for key, body in self.store.everything())
+        return Kept(objects, self.store.version, self._ids)
 
     def begin_with(self, kept: Kept) -> None:
         """Be as another cluster was; nobody is told."""
         self.store.fill(kept.objects, kept.version)
-        self._writes.ids = kept.ids
+        self._ids = kept.ids
 
     def create_namespace(self, name: str) -> None:
         """A place for objects: without it a create there is answered 404."""
-        kind = self._kinds.get(("", "namespaces"))
-        if kind is not None:
-            body: Json = {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}}
-            self._writes.create(kind, body, "", How("kube-apiserver"))
+        body: Json = {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}}
+        self.create(NAMESPACES, body, manager="kube-apiserver")
 
     # Kinds
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[Resource, ...]:
         """Everything that is served now."""
         return tuple(self._kinds.values())
 
-    def served(self, group: str, plural: str, version: str = "") -> Kind:
-        """The kind behind a path.
-
-        Raises:
-            Refusal: nothing serves it, for instance because its CustomResourceDefinition is not installed (404).
-        """
+    def served(self, group: str, plural: str, version: str = "") -> Resource:
+        """The kind behind a path, unless its CustomResourceDefinition is not installed."""
         kind = self._kinds.get((group, plural))
         if kind is None or version not in ("", kind.version):
             raise no_such_path()
@@ -126,21 +100,16 @@ class FakeCluster:
     # Reading
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
-        """One object.
-
-        Raises:
-            Refusal: there is none (404).
-        """
+        """One object."""
         return copied_from_store(self.shared(resource, name, namespace=namespace))
 
     def shared(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
-        """One object as the store has it, to be read only: an answer that is written out at once needs no copy.
-
-        Raises:
-            Refusal: there is none (404).
-        """
+        """One object as the store has it, to be read only: an answer that is written out at once needs no copy."""
         kind = self.served(resource.group, resource.plural)
-        return self._writes.existing(kind, name, self._where(kind, namespace))
+        found = self.store.get(kind, self._where(kind, namespace), name)
+        if found is None:
+            raise not_found(kind, name)
+        return found
 
     def find(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json | None:
         """One object, or None."""
@@ -151,17 +120,24 @@ class FakeCluster:
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
     ) -> list[Json]:
         """All that match, by namespace and name; namespace "" is all of them."""
-        return [
-            copied_from_store(found)
-            for found in self.all_shared(resource, labels=labels, fields=fields, namespace=namespace)
-        ]
+        found = self.all_shared(resource, labels=labels, fields=fields, namespace=namespace)
+        return [copied_from_store(each) for each in found]
 
     def all_shared(
         self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
     ) -> Iterator[Json]:
-        """As `list`, of objects to be read only."""
+        """As `list`, of objects to be read only (Kubernetes, "Labels and Selectors")."""
+        if set("!() ") & set(labels + fields):
+            raise bad_request(f"unable to parse requirement: {labels} {fields}")
         kind = self.served(resource.group, resource.plural)
-        return filter(reads.selected(labels, fields), self.store.all(kind, self._where(kind, namespace)))
+        by_label = [term.partition("=") for term in labels.split(",") if term]
+        by_field = [term.partition("=") for term in fields.split(",") if term]
+        for found in self.store.all(kind, self._where(kind, namespace)):
+            has = found["metadata"].get("labels") or {}
+            if all(has.get(key) == value if sign else key in has for key, sign, value in by_label) and all(
+                at(found, *path.split(".")) == value for path, _, value in by_field
+            ):
+                yield found
 
     def existing(self) -> Iterator[Event]:
         """Everything that is there, as if it had just come."""
@@ -186,15 +162,29 @@ class FakeCluster:
         namespace: str | None = None,
         manager: str = CONTROLLER,
         dry_run: bool = False,
+        managed: list[Json] | None = None,
     ) -> Json:
-        """Bring a new object.
-
-        Raises:
-            Refusal: taken (409), wrong (400, 422), or no such namespace (404).
-        """
-        kind = self.served(resource.group, resource.plural)
-        how = How(manager, dry_run)
-        return self._writes.create(kind, body, self._home(kind, body, namespace), how)
+        """Bring a new object; `managed` where its owners are known already."""
+        kind, where, new = self._placed(resource, body, namespace)
+        metadata = new["metadata"]
+        if metadata.pop("resourceVersion", ""):
+            # storage.ErrResourceVersionSetOnCreate is no API error upstream either
+            raise Refusal(500, "InternalError", "resourceVersion should not be set on objects to be created")
+        if kind.namespaced and ("", "namespaces") in self._kinds and self.store.get(NAMESPACES, "", where) is None:
+            # `NamespaceLifecycle` admission.
+            raise not_found(NAMESPACES, where)
+        self._ids += 1
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"] + format(self._ids % 36**5, "05x")[-5:]
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
+            metadata.pop(key, None)
+        born = {"uid": str(uuid.UUID(int=self._ids, version=4)), "creationTimestamp": self._now, "generation": 1}
+        metadata |= born | ({"managedFields": managed} if managed is not None else {})
+        if has_status(kind):
+            new.pop("status", None)
+        if self.store.get(kind, where, metadata["name"]) is not None:
+            raise already_exists(kind, metadata["name"])
+        return self._commit(kind, None, new, manager, dry_run=dry_run, owned=managed is not None)
 
     def update(
         self,
@@ -206,14 +196,12 @@ class FakeCluster:
         manager: str = CONTROLLER,
         dry_run: bool = False,
     ) -> Json:
-        """Write the whole object, or with `status` nothing but its status.
-
-        Raises:
-            Refusal: somebody wrote since it was read, or it has another uid (409); no version on a custom object (422).
-        """
-        kind = self.served(resource.group, resource.plural)
-        how = How(manager, dry_run, subresource)
-        return self._writes.update(kind, body, self._home(kind, body, namespace), how)
+        """Write the whole object, or with `status` nothing but its status; no version on a custom object is 422."""
+        kind, where, new = self._placed(resource, body, namespace)
+        old = self.shared(kind, new["metadata"].get("name", ""), namespace=where)
+        if is_custom(kind) and not new["metadata"].get("resourceVersion"):
+            raise invalid(old["metadata"]["name"], "metadata.resourceVersion: must be specified for an update")
+        return self._rewrite(kind, old, new, manager, subresource, dry_run=dry_run)
 
     def update_status(self, resource: Resource, body: Json, *, manager: str = CONTROLLER) -> Json:
         """`update` of the status."""
@@ -250,20 +238,16 @@ class FakeCluster:
         """Merge patch, JSON patch, or server-side apply, which brings what is not there yet.
 
         A version in it is a condition; without one it goes onto whatever is there.
-
-        Raises:
-            Refusal: the condition does not hold, or somebody else owns an applied field (409); it does not fit (422).
         """
-        served = self.served(resource.group, resource.plural)
-        where, how = self._where(served, namespace), How(manager, dry_run, subresource)
         if kind is PatchKind.APPLY and isinstance(body, dict):
-            return self._writes.apply(served, body, name, where, how, force=force)
-        old = self._writes.existing(served, name, where)
+            options: Json = {"manager": manager, "subresource": subresource, "dry_run": dry_run, "force": force}
+            return self._apply(resource, body, name, namespace, **options)
+        old = self.shared(resource, name, namespace=namespace)
         new = merged(old, body) if isinstance(body, dict) else patched(old, body)
         if new["metadata"].get("name") != name:
-            raise Refusal(400, "BadRequest", f"the name of the object does not match the name on the URL ({name})")
-        writes.check_kind(served, new)
-        return self._writes.rewrite(served, old, copied(new), how)
+            raise bad_request(f"the name of the object does not match the name on the URL ({name})")
+        served = self._of_kind(resource, new)
+        return self._rewrite(served, old, copied(new), manager, subresource, dry_run=dry_run)
 
     def apply(self, resource: Resource, body: Json, *, manager: str, force: bool = False) -> Json:
         """`patch` by server-side apply, of the object that the body names."""
@@ -273,25 +257,190 @@ class FakeCluster:
         )
 
     def delete(
-        self,
-        resource: Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        propagation: str = "Background",
+        self, resource: Resource, name: str, *, namespace: str | None = None, propagation: str = "Background"
     ) -> Json:
-        """End it.
-
-        Raises:
-            Refusal: there is none (404).
-        """
+        """End it."""
         kind = self.served(resource.group, resource.plural)
-        found = self._writes.existing(kind, name, self._where(kind, namespace))
-        return self._writes.delete(kind, found, propagation)
+        gone = self.store.remove(kind, self.shared(kind, name, namespace=namespace))
+        collect(self.store, gone, orphan=propagation == "Orphan")
+        return copied_from_store(gone)
 
-    def _where(self, kind: Kind, namespace: str | None) -> str:
+    @property
+    def _now(self) -> str:
+        return timestamp(self.time.now())
+
+    def _where(self, kind: Resource, namespace: str | None) -> str:
         return (self.namespace if namespace is None else namespace) if kind.namespaced else ""
 
-    def _home(self, kind: Kind, body: Json, namespace: str | None) -> str:
-        """The URL's namespace, and in plain Python the body's."""
-        return self._where(kind, (body.get("metadata") or {}).get("namespace") if namespace is None else namespace)
+    def _of_kind(self, resource: Resource, body: Json) -> Resource:
+        """The body must be what the URL says."""
+        kind = self.served(resource.group, resource.plural)
+        if body.get("apiVersion", kind.api_version) != kind.api_version or body.get("kind", kind.kind) != kind.kind:
+            said = f"{body.get('kind')} in version {body.get('apiVersion')}"
+            raise bad_request(f"the object provided is unrecognized (got {said}; expected {kind.kind})")
+        return kind
+
+    def _placed(self, resource: Resource, body: Json, namespace: str | None) -> tuple[Resource, str, Json]:
+        """A copy of the body with type and namespace of the URL; in plain Python the namespace is the body's own."""
+        kind, body = self._of_kind(resource, body), copied(body)
+        metadata = body.get("metadata") or {}
+        where = self._where(kind, metadata.get("namespace") if namespace is None else namespace)
+        if kind.namespaced and metadata.setdefault("namespace", where) != where:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        if not kind.namespaced:
+            metadata.pop("namespace", None)
+        rest = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")}
+        return kind, where, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata} | rest
+
+    def _rewrite(
+        self,
+        kind: Resource,
+        old: Json,
+        new: Json,
+        manager: str,
+        subresource: str,
+        *,
+        dry_run: bool,
+        owned: bool = False,
+    ) -> Json:
+        """Replace the state that was read; a version or uid in the new one must be the old one's."""
+        if subresource and not (subresource == "status" and has_status(kind)):
+            raise no_such_path()
+        for key in ("resourceVersion", "uid"):
+            if (new["metadata"].get(key) or old["metadata"][key]) != old["metadata"][key]:
+                raise conflict(kind, old["metadata"]["name"])
+        if subresource:
+            # Nothing but the status is taken (custom resources' `statusStrategy`).
+            after = {key: value for key, value in old.items() if key != "status"}
+            after |= {"status": new["status"]} if new.get("status") is not None else {}
+        else:
+            after = _rewritten(kind, old, new)
+        if owned:
+            after |= {"metadata": after["metadata"] | {"managedFields": new["metadata"]["managedFields"]}}
+        return self._commit(kind, old, after, manager, subresource, dry_run=dry_run, owned=owned)
+
+    def _apply(
+        self,
+        resource: Resource,
+        body: Json,
+        name: str,
+        namespace: str | None,
+        *,
+        manager: str,
+        subresource: str,
+        dry_run: bool,
+        force: bool,
+    ) -> Json:
+        """Server-side apply: bring it, or settle with the other owners of its fields."""
+        kind, where, config = self._placed(resource, body, self._where(resource, namespace))
+        if config["metadata"].setdefault("name", name) != name:
+            raise bad_request(f"the name of the object does not match the name on the URL ({name})")
+        config = _without_nulls(config)
+        if has_status(kind):
+            config.pop("status", None)
+        old = self.store.get(kind, where, name)
+        settled = ownership.applied(
+            kind,
+            old or {"metadata": {}},
+            config,
+            manager=manager,
+            subresource=subresource,
+            force=force,
+            now=self._now,
+        )
+        if old is None:
+            managed = settled["metadata"]["managedFields"]
+            return self.create(kind, settled, namespace=where, manager=manager, dry_run=dry_run, managed=managed)
+        return self._rewrite(kind, old, settled, manager, subresource, dry_run=dry_run, owned=True)
+
+    def _commit(
+        self,
+        kind: Resource,
+        old: Json | None,
+        new: Json,
+        manager: str,
+        subresource: str = "",
+        *,
+        dry_run: bool,
+        owned: bool,
+    ) -> Json:
+        """Check, fill in, note who owns what, store.
+
+        The new object shares no part with its writer's; what it shares with the old one is filled in already.
+        A write that changes nothing is none: no new version, nothing to watch (`etcd3.GuaranteedUpdate`).
+        """
+        new = _without_nulls(new)
+        if not owned:
+            new["metadata"]["managedFields"] = ownership.updated(
+                kind, old, new, manager=manager, subresource=subresource, now=self._now
+            )
+        for check in self.admission:
+            check("create" if old is None else "update", kind, copied(new))
+        if dry_run or new == old:
+            return new
+        return copied_from_store(self.store.put(kind, new, manager=manager))
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 with whole seconds, as `metav1.Time` is written."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """`target` with an RFC 7386 patch: null removes a key, a list replaces the whole list."""
+    if not isinstance(patch, dict):
+        return copied(patch)
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def patched(target: Json, operations: Sequence[Json]) -> Any:
+    """`target` with RFC 6902 operations.
+
+    Raises:
+        Refusal: an operation does not fit, or its test does not hold: 422, as the API server's patch handler.
+    """
+    try:
+        return jsonpatch.apply_patch(copied(target), list(operations), in_place=True)
+    except (jsonpatch.JsonPatchException, JsonPointerException) as error:
+        raise Refusal(422, "Invalid", f"the server rejected our request due to an error in it: {error}") from error
+
+
+def _rewritten(kind: Resource, old: Json, new: Json) -> Json:
+    """A write to the main resource: the status stays as it was, and a change of what is desired moves the generation.
+
+    Generation follows `rest.BeforeUpdate` and the custom resources' strategy: any change outside metadata counts,
+    and outside status where that has its own path. What only the server writes of the metadata is as it was.
+    """
+    before, said = old["metadata"], new.get("metadata") or {}
+    metadata = {key: value for key, value in said.items() if key not in (*_SYSTEM, "managedFields")}
+    metadata |= {
+        key: before[key] for key in (*_SYSTEM, "managedFields", "name", "namespace", "resourceVersion") if key in before
+    }
+    for key in ("labels", "annotations", "ownerReferences"):
+        if not metadata.get(key):
+            metadata.pop(key, None)  # an empty map or list is not stored
+    result = {key: value for key, value in new.items() if key != "status" or not has_status(kind)}
+    if has_status(kind) and "status" in old:
+        result["status"] = old["status"]
+    if _desired(kind, result) != _desired(kind, old):
+        metadata["generation"] = int(before.get("generation", 0)) + 1
+    return result | {"metadata": metadata}
+
+
+def _desired(kind: Resource, body: Json) -> Json:
+    """What a person or a controller asks for in it."""
+    ignored = {"metadata", "apiVersion", "kind"} | ({"status"} if has_status(kind) else set())
+    return {key: value for key, value in body.items() if key not in ignored}
+
+
+def _without_nulls(value: Any) -> Any:
+    """A copy without fields that are null: for a built-in kind they are absent, from a custom one they are pruned."""
+    if isinstance(value, dict):
+        return {key: one if type(one) is str else _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, (list, tuple)) else value

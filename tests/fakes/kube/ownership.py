@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fakes.kube.refusal import Refusal
-from fakes.kube.store import Kind, copied
+from fakes.kube.store import copied
 
+from rollouts.kube.model import Resource
 from tidegate.core.model import Json
 
 Path = tuple[str, ...]
@@ -41,7 +42,9 @@ def _is_one_value(path: Path) -> bool:
     return bool(path) and path[0] == "f:spec" and path[-1].removeprefix("f:") in SELECTORS
 
 
-def updated(kind: Kind, before: Json | None, after: Json, *, manager: str, subresource: str, now: str) -> list[Json]:
+def updated(
+    kind: Resource, before: Json | None, after: Json, *, manager: str, subresource: str, now: str
+) -> list[Json]:
     """Managed fields after any other write: the writer owns, alone, what it changed (`FieldManager.Update`)."""
     was, is_now = leaves(before or {}), leaves(after)
     changed = {path for path, value in is_now.items() if path not in was or was[path] != value}
@@ -53,7 +56,7 @@ def updated(kind: Kind, before: Json | None, after: Json, *, manager: str, subre
     return _written(kind, owners)
 
 
-def applied(kind: Kind, live: Json, config: Json, *, manager: str, subresource: str, force: bool, now: str) -> Json:
+def applied(kind: Resource, live: Json, config: Json, *, manager: str, subresource: str, force: bool, now: str) -> Json:
     """The live object with what a manager applies; what it applied before and applies no more goes, if nobody else's.
 
     Raises:
@@ -114,7 +117,7 @@ def _paths(fields: Json, path: Path) -> Iterator[Path]:
         yield from _paths(below, (*path, key))
 
 
-def _written(kind: Kind, owners: Owners) -> list[Json]:
+def _written(kind: Resource, owners: Owners) -> list[Json]:
     """As `metadata.managedFields`."""
     entries = []
     for (manager, operation, subresource), (time, owned) in owners.items():

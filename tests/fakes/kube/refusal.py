@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rollouts.kube.model import Resource
 from tidegate.core.model import Json
 
 
@@ -44,10 +45,9 @@ class Refusal(Exception):
         return status | ({"details": details} if details else {})
 
 
-def not_found(qualified: str, name: str) -> Refusal:
-    """`NewNotFound`; `qualified` is `rollouts.argoproj.io`, or `services` in the core group."""
-    details = _details(qualified, name)
-    return Refusal(404, "NotFound", f'{qualified} "{name}" not found', details=details)
+def not_found(kind: Resource, name: str) -> Refusal:
+    """`NewNotFound`."""
+    return Refusal(404, "NotFound", f'{_qualified(kind)} "{name}" not found', details=_details(kind, name))
 
 
 def no_such_path() -> Refusal:
@@ -55,16 +55,16 @@ def no_such_path() -> Refusal:
     return Refusal(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(qualified: str, name: str) -> Refusal:
+def already_exists(kind: Resource, name: str) -> Refusal:
     """`NewAlreadyExists`."""
-    return Refusal(409, "AlreadyExists", f'{qualified} "{name}" already exists', details=_details(qualified, name))
+    return Refusal(409, "AlreadyExists", f'{_qualified(kind)} "{name}" already exists', details=_details(kind, name))
 
 
-def conflict(qualified: str, name: str) -> Refusal:
+def conflict(kind: Resource, name: str) -> Refusal:
     """`NewConflict` with the optimistic lock's words (API conventions, "Concurrency Control and Consistency")."""
     lock = "the object has been modified; please apply your changes to the latest version and try again"
-    message = f'Operation cannot be fulfilled on {qualified} "{name}": {lock}'
-    return Refusal(409, "Conflict", message, details=_details(qualified, name))
+    message = f'Operation cannot be fulfilled on {_qualified(kind)} "{name}": {lock}'
+    return Refusal(409, "Conflict", message, details=_details(kind, name))
 
 
 def invalid(name: str, said: str) -> Refusal:
@@ -87,6 +87,10 @@ def unauthorized() -> Refusal:
     return Refusal(401, "Unauthorized", "Unauthorized")
 
 
-def _details(qualified: str, name: str) -> Json:
-    plural, _, group = qualified.partition(".")
-    return {"name": name, "kind": plural} | ({"group": group} if group else {})
+def _qualified(kind: Resource) -> str:
+    """`rollouts.argoproj.io`, or `services` in the core group."""
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+def _details(kind: Resource, name: str) -> Json:
+    return {"name": name, "kind": kind.plural} | ({"group": kind.group} if kind.group else {})

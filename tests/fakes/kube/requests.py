@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from fakes.kube.refusal import Refusal, conflict, unauthorized
 
+from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.model import Json
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -245,7 +246,7 @@ class Faults:
 
     def conflict_on_every_write(self) -> None:
         """Each write is first refused with 409, as if somebody else had just written the object."""
-        self.once_each(Fault(Refuse(conflict("object", "")), verbs=("update", "patch")))
+        self.once_each(Fault(Refuse(conflict(ROLLOUTS, "")), verbs=("update", "patch")))
 
     def busy(self, *, retry_after: int = 1, verbs: tuple[str, ...] = (), times: int | None = 1) -> None:
         """429 with Retry-After (API Priority and Fairness)."""

@@ -1,4 +1,4 @@
-"""Kinds, objects and their changes: what etcd is to an API server.
+"""Resources, objects and their changes: what etcd is to an API server.
 
 What goes with an object: its dependents (Kubernetes, "Garbage Collection").
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from rollouts.kube import resources
 from rollouts.kube.model import Resource
+from rollouts.kube.resources import ACCESS_REVIEWS, RESOURCES
 from tidegate.core.model import Json
 
 _BUILT_IN = ("", "apps", "autoscaling", "batch", "policy")
@@ -35,57 +35,19 @@ _WITHOUT_STATUS = frozenset(
 (argo-rollouts, manifests/crds/analysis-run-crd.yaml has no `subresources`)."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One served kind."""
-
-    group: str
-    """Empty for the core group."""
-    version: str
-    plural: str
-    kind: str
-    namespaced: bool = True
-    status: bool = True
-    """Whether `/status` is served."""
-    custom: bool = False
-    """Whether a CustomResourceDefinition brings it: such a kind takes no update without a version."""
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def qualified(self) -> str:
-        """As messages and CustomResourceDefinitions name it: `rollouts.argoproj.io`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.group, self.plural
-
-
-def kind_of(resource: Resource) -> Kind:
-    """What a cluster serves for a resource that tidegate asks about."""
-    group = resource.group
-    return Kind(
-        group,
-        resource.version,
-        resource.plural,
-        resource.kind,
-        namespaced=resource.namespaced,
-        status=resource.plural not in _WITHOUT_STATUS,
-        custom=not (group in _BUILT_IN or (group.endswith(".k8s.io") and not group.startswith(_EXTENSION))),
-    )
-
-
-def _served() -> Iterable[Kind]:
-    yield from (kind_of(known) for known in resources.RESOURCES if known is not resources.ACCESS_REVIEWS)
-    yield Kind("apps", "v1", "statefulsets", "StatefulSet")
-    yield Kind("apps", "v1", "daemonsets", "DaemonSet")
-
-
-KINDS = tuple(_served())
+KINDS = tuple(each for each in RESOURCES if each is not ACCESS_REVIEWS)
 """What a cluster has with everything installed that tidegate may meet."""
+
+
+def has_status(kind: Resource) -> bool:
+    """Whether `/status` is served."""
+    return kind.plural not in _WITHOUT_STATUS
+
+
+def is_custom(kind: Resource) -> bool:
+    """Whether a CustomResourceDefinition brings it: such a kind takes no update without a version."""
+    group = kind.group
+    return not (group in _BUILT_IN or (group.endswith(".k8s.io") and not group.startswith(_EXTENSION)))
 
 
 T = TypeVar("T")
@@ -118,7 +80,7 @@ Place = tuple[str, str]
 class Event:
     """One change that was committed; objects in it are shared and must not be changed."""
 
-    kind: Kind
+    kind: Resource
     change: str
     """ADDED, MODIFIED or DELETED."""
     before: Json | None
@@ -146,26 +108,26 @@ class Store:
     def __init__(self) -> None:
         self.version = 1
         self._by_kind: dict[tuple[str, str], dict[Place, Json]] = {}
-        self._dependents: dict[str, dict[tuple[tuple[str, str], Place], Kind]] = {}
+        self._dependents: dict[str, dict[tuple[tuple[str, str], Place], Resource]] = {}
         self._listeners: list[Callable[[Event], None]] = []
         self._untold: deque[Event] = deque()
         self._telling = False
 
-    def fill(self, objects: Iterable[tuple[Kind, Json]], version: int) -> None:
+    def fill(self, objects: Iterable[tuple[Resource, Json]], version: int) -> None:
         """Hold these and nothing else, as they are."""
         self._by_kind.clear()
         self._dependents.clear()
         for kind, body in objects:
-            self._by_kind.setdefault(kind.key, {})[_place(body)] = body
+            self._by_kind.setdefault(_key(kind), {})[_place(body)] = body
             self._relate(kind, _place(body), None, body)
         self.version = version
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        return self._by_kind.get(kind.key, {}).get((namespace, name))
+    def get(self, kind: Resource, namespace: str, name: str) -> Json | None:
+        return self._by_kind.get(_key(kind), {}).get((namespace, name))
 
-    def all(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
+    def all(self, kind: Resource, namespace: str = "") -> Iterator[Json]:
         """In order of namespace and name, as a list is answered."""
-        for (where, _), found in sorted(self._by_kind.get(kind.key, {}).items()):
+        for (where, _), found in sorted(self._by_kind.get(_key(kind), {}).items()):
             if not namespace or where == namespace:
                 yield found
 
@@ -174,23 +136,23 @@ class Store:
         for key, found in tuple(self._by_kind.items()):
             yield from ((key, one) for one in tuple(found.values()))
 
-    def dependents(self, uid: str) -> list[tuple[Kind, Place]]:
+    def dependents(self, uid: str) -> list[tuple[Resource, Place]]:
         """What names an owner of this id, as it is at this moment."""
         return [(kind, place) for (_, place), kind in self._dependents.get(uid, {}).items()]
 
-    def put(self, kind: Kind, body: Json, *, manager: str = "") -> Json:
+    def put(self, kind: Resource, body: Json, *, manager: str = "") -> Json:
         """Commit a new state under the next version; the body is the store's from now on."""
         place = _place(body)
-        before = self._by_kind.setdefault(kind.key, {}).get(place)
+        before = self._by_kind.setdefault(_key(kind), {}).get(place)
         after = self._next(body)
-        self._by_kind[kind.key][place] = after
+        self._by_kind[_key(kind)][place] = after
         self._relate(kind, place, before, after)
         self._tell(Event(kind, "MODIFIED" if before else "ADDED", before, after, self.version, manager))
         return after
 
-    def remove(self, kind: Kind, body: Json) -> Json:
+    def remove(self, kind: Resource, body: Json) -> Json:
         """Commit that it is gone."""
-        before = self._by_kind[kind.key].pop(_place(body))
+        before = self._by_kind[_key(kind)].pop(_place(body))
         self._relate(kind, _place(body), before, None)
         after = self._next(before)
         self._tell(Event(kind, "DELETED", before, after, self.version))
@@ -201,8 +163,8 @@ class Store:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def _relate(self, kind: Kind, place: Place, before: Json | None, after: Json | None) -> None:
-        here = (kind.key, place)
+    def _relate(self, kind: Resource, place: Place, before: Json | None, after: Json | None) -> None:
+        here = (_key(kind), place)
         for uid in _owners(before):
             self._dependents[uid].pop(here, None)
         for uid in _owners(after):
@@ -225,6 +187,10 @@ class Store:
                     listener(next_event)
         finally:
             self._telling = False
+
+
+def _key(kind: Resource) -> tuple[str, str]:
+    return kind.group, kind.plural
 
 
 def _owners(body: Json | None) -> list[str]:

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.kube.resources import SERVICES, resource_of
+from rollouts.kube.resources import ROLLOUTS, SERVICES, resource_of
 from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
 from rollouts.manifests.routers import ROUTERS, RouteKind
 from tidegate.core.errors import TidegateError
@@ -42,7 +42,7 @@ OPERATIONS: dict[str, Operation] = {
 
 REFUSALS = {
     "403": Refusal(403, "Forbidden", "a policy does not take it"),
-    "409": conflict("object", ""),
+    "409": conflict(ROLLOUTS, ""),
     "422": Refusal(422, "Invalid", "it cannot be"),
     "503": Refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
 }

@@ -36,7 +36,7 @@ STORY: Sequence[tuple[str, Operation]] = (
 
 UNAVAILABLE = Refuse(Refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request"))
 BUSY = Refuse(Refusal(429, "TooManyRequests", "too many requests, please try again later", retry_after=3))
-CONFLICT = Refuse(conflict("object", ""))
+CONFLICT = Refuse(conflict(ROLLOUTS, ""))
 
 Seen = tuple[object, ...]
 

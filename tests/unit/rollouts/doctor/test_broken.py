@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import pytest
 from fakes.clusters.doctor_region import CONTROLLER, GPU, GUARD_IMAGE, NAME, Region, canary, fleet, trial
 from fakes.kube.refusal import Refusal
-from fakes.kube.store import Kind
 
 from rollouts.doctor.diagnosis import CHECKS
 from rollouts.doctor.queries import EvidenceQuery
@@ -280,13 +279,6 @@ TRAFFIC = [
     Row("route-missing", f"there is no HTTPRoute {NAME} in namespace llm", deleted(HTTP_ROUTES, NAME)),
     Row("route-without-service", "preview", lambda region: rule(region, backendRefs=[TO_STABLE, PREVIEW])),
     Row("route-without-service", "its backends: elsewhere", other_hosts, istio),
-    Row(
-        "route-past-rollout",
-        f"rule 1 names {STABLE} alone",
-        lambda region: region.edit(
-            HTTP_ROUTES, NAME, lambda it: it["spec"]["rules"].append({"backendRefs": [TO_STABLE]})
-        ),
-    ),
     Row("route-not-accepted", "NotAllowedByListeners", not_accepted),
     Row(
         "weight-differs",
@@ -302,7 +294,7 @@ def quota(region: Region, gpus: str) -> None:
 
 
 def refused_by_the_api_server(region: Region) -> None:
-    def refuse(verb: str, kind: Kind, body: Json) -> None:
+    def refuse(verb: str, kind: Resource, body: Json) -> None:
         if (verb, kind.plural) == ("create", "pods"):
             raise Refusal(403, "Forbidden", 'pods "x" is forbidden: no PriorityClass with name llm-engines was found')
 

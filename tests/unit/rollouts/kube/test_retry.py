@@ -18,7 +18,7 @@ from rollouts.errors import (
     Unauthorized,
     Unreachable,
 )
-from rollouts.kube.retry import Backoff, may_repeat, requested_pause
+from rollouts.kube.retry import Backoff, may_repeat
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,3 @@ def test_chance_takes_away_at_most_half(failures: int, chance: float) -> None:
     backoff = Backoff()
     whole = min(backoff.most_seconds, backoff.first_seconds * 2.0 ** (failures - 1))
     assert whole / 2 <= backoff.pause(failures, chance) <= whole
-
-
-def test_the_server_may_ask_for_a_pause() -> None:
-    assert requested_pause(TooManyRequests("busy", retry_after_seconds=7)) == 7
-    assert requested_pause(TooManyRequests("busy")) == 0
-    assert requested_pause(Unreachable("away")) == 0
-    assert requested_pause(None) == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.nodes_spec import GPUS, GpuLabels, labellers_of
+from rollouts.manifests.nodes_spec import GPUS, GpuLabels
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext
@@ -104,7 +104,7 @@ trials = st.fixed_dictionaries(
 @st.composite
 def sites(draw: st.DrawFn) -> tuple[ArgoFleetSpec, Release]:
     fleet = fleet_spec(**draw(fleets))
-    known = [name for name in GPUS if fleet.nodes.gpu_labels in labellers_of(name)]
+    known = [name for name, labellers in GPUS.items() if fleet.nodes.gpu_labels in labellers]
     engine = release(
         region=next(iter(fleet.regions)),
         accelerator=draw(st.sampled_from(["cpu", *known])),

@@ -82,7 +82,8 @@ async def test_what_argo_rollouts_writes_is_no_difference(client: KubeClient, cl
     narrowed = {"spec": {"selector": {POD_TEMPLATE_HASH: "5d4f"}}}
     await client.patch(SERVICES, "support-llm-stable", narrowed)
     route = cluster.get(HTTP_ROUTES, "support-llm")
-    route["spec"]["rules"][0]["backendRefs"][1]["weight"] = 25
+    for ref, weight in zip(route["spec"]["rules"][0]["backendRefs"], (75, 25), strict=True):
+        ref["weight"] = weight
     await client.replace(HTTP_ROUTES, route)
     assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
 
