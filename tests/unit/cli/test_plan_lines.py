@@ -9,15 +9,16 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
 from pipelines.plan.planner import make_plan
 from pipelines.spec.delivery import Delivery
-from tidegate.cli.views.plan import plan_markdown, print_plan, refusal_markdown
+from tidegate.cli.views.plan import plan_lines, plan_markdown, refusal_markdown
 
 ONE_REGION = "regions: {waves: [[eu-west-1]], bake: 90s}"
 
 
 @pytest.fixture
-def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    print_plan(make_plan(a_spec(regions=ONE_REGION), a_version(CHALLENGER), a_version(CHAMPION), prompts=12))
-    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+def lines() -> list[str]:
+    return list(
+        plan_lines(make_plan(a_spec(regions=ONE_REGION), a_version(CHALLENGER), a_version(CHAMPION), prompts=12))
+    )
 
 
 def test_every_step_is_a_line_and_every_further_gate_another(lines: list[str]) -> None:
@@ -40,19 +41,17 @@ def test_a_golden_set_says_how_many_prompts_could_prove_anything(lines: list[str
     assert re.search(r"quality +10 prompts +all wrong +10 prompts +from 0\.\d+ lower$", offline), offline
 
 
-def test_a_region_that_is_like_another_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(make_plan(a_spec(), a_version(CHALLENGER), a_version(CHAMPION), prompts=12))
-    lines = capsys.readouterr().out.splitlines()
+def test_a_region_that_is_like_another_is_told_once() -> None:
+    lines = plan_lines(make_plan(a_spec(), a_version(CHALLENGER), a_version(CHAMPION), prompts=12))
     (shadow,) = [line for line in lines if line.startswith("shadow@us-east-1")]
     assert shadow.split()[-2:] == ["as", "shadow@eu-west-1"]
 
 
-def test_unknown_traffic_is_said_and_not_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_traffic_is_said_and_not_guessed() -> None:
     spec = a_spec(regions=ONE_REGION, traffic="")
-    print_plan(make_plan(spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=12))
-    out = capsys.readouterr().out
-    assert "Nobody says how many users there are (`traffic.requests_per_second`)" in out
-    (canary,) = [line.rstrip() for line in out.splitlines() if line.startswith("canary@eu-west-1/10")]
+    lines = list(plan_lines(make_plan(spec, a_version(CHALLENGER), a_version(CHAMPION), prompts=12)))
+    assert "Nobody says how many users there are (`traffic.requests_per_second`)" in lines[-1]
+    (canary,) = [line for line in lines if line.startswith("canary@eu-west-1/10")]
     assert re.search(r"\? +latency +\d+ requests +20 % slower +\d+ requests +-$", canary), canary
 
 

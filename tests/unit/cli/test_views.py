@@ -59,8 +59,7 @@ def terminal(events: Sequence[Event]) -> str:
     """The last frame, five seconds later, and the summary below it."""
     console, story = Console(file=StringIO(), width=80), state_of(events)
     console.print(screen(story, events[-1].at + timedelta(seconds=5), rows=24))
-    console.print(summary(story))
-    return _text(console)
+    return _text(console) + "".join(f"{line}\n" for line in summary(story))
 
 
 def page(events: Sequence[Event]) -> str:
