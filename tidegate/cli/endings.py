@@ -12,6 +12,7 @@ import sys
 import traceback
 from contextlib import suppress
 
+from pydantic import ValidationError
 from typer import Abort, Exit
 from typer.exceptions import TyperException
 
@@ -41,7 +42,10 @@ def ended_by(error: BaseException, *, debug: bool) -> int:
             return ExitCode.INTERRUPTED
         case TyperException():
             at, message = getattr(error, "ctx", None), error.format_message().rstrip(".")
-            message = message.replace("Value error, ", "").replace("Input should be ", "expected ")
+            if isinstance(error.__cause__, ValidationError):
+                found = error.__cause__.errors()[0]["input"]
+                message = message.replace("Input should be ", f"found {found!r}; expected ")
+            message = message.replace("Value error, ", "")
             complain(one_line(f"tidegate: {message}; see `{at.command_path if at else 'tidegate'} --help`"))
             return int(error.exit_code)
         case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] not in {*PACKAGES, "tidegate"}:

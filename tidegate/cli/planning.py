@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from pipelines.plan.engines import engine_changes
 from pipelines.plan.places import engines_of
 from pipelines.plan.planner import make_offline_plan
 from pipelines.plan.prebuilt import engine_notes
-from pipelines.plan.region_objects import engine_counts, guard_image, unprotected
+from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
 from pipelines.run.git import GitPreview
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
@@ -36,25 +35,6 @@ from tidegate.core.process import note
 from tidegate.core.text import in_bytes
 from tidegate.planning import images_of, plan_for
 from tidegate.surroundings import Surroundings
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """A plan, and what stands in its way."""
-
-    spec: Delivery
-    plan: AnyPlan
-    reasons: Sequence[Reason] = ()
-    """Why `deliver` would not begin."""
-    foreign_objects: Mapping[str, Sequence[ForeignObject]] = field(default_factory=dict)
-    git: GitPreview | None = None
-    """What would be committed; None where the spec names no repository, or it was not asked."""
-
-    @property
-    def unproven(self) -> list[ModelVersion]:
-        """Versions without digests, which `deliver` reads first."""
-        versions = (self.plan.champion, self.plan.version) if isinstance(self.plan, Plan) else ()
-        return [version for version in versions if not version.digest]
 
 
 def show_plan(
@@ -83,7 +63,7 @@ def show_plan(
     with _no_plan_told(spec_path):
         spec = read_delivery(spec_path)
         if at is None:
-            _show(_Shown(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent)))))
+            _show(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent))))
             return ExitCode.DELIVERED
         plan = plan_for(spec, spec_path.parent, at.registry, version=version, preview=True)
         git: list[GitPreview] = []
@@ -98,7 +78,7 @@ def show_plan(
         else:
             # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
             note(f"{where} was not looked at: {found}")
-    _show(_Shown(spec, plan, reasons, foreign, next(iter(git), None)))
+    _show(spec, plan, reasons, foreign, git)
     counted = [each.error for each in reasons if here or each.lies is Lies.SPEC]
     return int(counted[0].exit_code if counted else ExitCode.USAGE if foreign else ExitCode.DELIVERED)
 
@@ -140,59 +120,74 @@ def _objects_there(
         return {"every region": error}
 
 
-def _show(found: _Shown) -> None:
-    lines = list(_lines(found))
+def _show(
+    spec: Delivery,
+    plan: AnyPlan,
+    reasons: Sequence[Reason] = (),
+    foreign: Mapping[str, Sequence[ForeignObject]] | None = None,
+    git: Sequence[GitPreview] = (),
+) -> None:
+    steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
+    data, lines = {"steps": steps, "expected_seconds": plan.expected_seconds}, list[str]()
+    for told, said in (*_of_spec(spec, plan), *_in_its_way(reasons, foreign or {}, git)):
+        data |= told
+        lines += said
     if given().output is Output.MARKDOWN:
-        print(plan_markdown(found.plan, str(found.spec.path), lines), end="")
+        print(plan_markdown(plan, str(spec.path), lines), end="")
     else:
-        given().show(_as_data(found), *plan_lines(found.plan), *lines)
+        given().show(plan.model_dump(mode="json") | data, *plan_lines(plan), *lines)
 
 
-def _lines(found: _Shown) -> Iterator[str]:
-    """What is to be known besides the steps."""
-    spec, plan = found.spec, found.plan
-    for version in found.unproven:
-        size = f", {in_bytes(version.size_bytes)}" if version.size_bytes else ""
-        yield (
-            f"{version.uri} was logged by others and has no digests yet: `deliver` reads its files once{size}; "
-            f"beforehand: tidegate model add {version.name} {version.version}"
-        )
-    for count in engine_counts(spec):
-        cost = f", {count.per_hour:,.2f} {count.currency} an hour" if count.per_hour is not None else ""
-        warm = f"; up to {count.warm} more are kept warm after promotions" if count.warm else ""
-        yield (
-            f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
-            f"{count.most} at most{cost}{warm}"
-        )
-    yield from (*unprotected(spec), *engine_notes(spec))
+Told = tuple[dict[str, object], Iterable[str]]
+"""The same for programs, and in lines for people."""
+
+
+def _of_spec(spec: Delivery, plan: AnyPlan) -> Iterator[Told]:
+    """What is to be known besides the steps: of versions, engines, the guard, and what changes of the engine."""
+    versions = (plan.champion, plan.version) if isinstance(plan, Plan) else ()
+    if unproven := [version for version in versions if not version.digest]:
+        adopts = [{"model": each.uri, "size_bytes": each.size_bytes} for each in unproven]
+        yield {"adopts": adopts}, map(_adoption, unproven)
+    engines = engine_counts(spec)
+    yield {"engines": [each.model_dump(mode="json") for each in engines]}, map(_held, engines)
+    guard: dict[str, object] = {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ClusterFleetSpec) else {}
+    yield guard, unprotected(spec)
+    notes = list(engine_notes(spec))
+    yield {"engine_notes": notes} if spec.engine.image else {}, notes
     if isinstance(plan, Plan) and plan.engine and plan.champion_engine:
-        yield from (f"engine.{each}" for each in engine_changes(plan.champion_engine, plan.engine))
-    yield from found.git.lines if found.git else ()
-    for region, objects in found.foreign_objects.items():
-        yield from (f"{region}: {each}: `deliver` refuses" for each in objects)
-    yield from (f"`deliver` would not begin: {each.error}" for each in found.reasons)
+        yield {}, (f"engine.{each}" for each in engine_changes(plan.champion_engine, plan.engine))
 
 
-def _as_data(found: _Shown) -> dict[str, object]:
-    plan, spec = found.plan, found.spec
-    told: dict[str, object] = {
-        "steps": [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps],
-        "expected_seconds": plan.expected_seconds,
-        "engines": [each.model_dump(mode="json") for each in engine_counts(spec)],
-        "refusals": [str(each.error) for each in found.reasons],
-    }
-    if found.unproven:
-        told["adopts"] = [{"model": each.uri, "size_bytes": each.size_bytes} for each in found.unproven]
-    if found.foreign_objects:
-        others = found.foreign_objects.items()
-        told["foreign_objects"] = {region: [each.model_dump(mode="json") for each in there] for region, there in others}
-    if spec.engine.image:
-        told["engine_notes"] = list(engine_notes(spec))
-    if found.git:
-        told["git"] = {str(wave): [each.model_dump() for each in edits] for wave, edits in found.git.waves.items()}
-    if isinstance(spec.fleet, ClusterFleetSpec):
-        told["guard"] = guard_image(spec) or None
-    return plan.model_dump(mode="json") | told
+def _in_its_way(
+    reasons: Sequence[Reason], foreign: Mapping[str, Sequence[ForeignObject]], git: Sequence[GitPreview]
+) -> Iterator[Told]:
+    """What would be committed, what others have where the objects would be, and why `deliver` would not begin."""
+    for each in git:
+        waves = {str(wave): [edit.model_dump() for edit in edits] for wave, edits in each.waves.items()}
+        yield {"git": waves}, each.lines
+    if foreign:
+        named = {region: [each.model_dump(mode="json") for each in there] for region, there in foreign.items()}
+        refused = (f"{region}: {each}: `deliver` refuses" for region, there in foreign.items() for each in there)
+        yield {"foreign_objects": named}, refused
+    refusals = [str(each.error) for each in reasons]
+    yield {"refusals": refusals}, (f"`deliver` would not begin: {each}" for each in refusals)
+
+
+def _adoption(version: ModelVersion) -> str:
+    size = f", {in_bytes(version.size_bytes)}" if version.size_bytes else ""
+    return (
+        f"{version.uri} was logged by others and has no digests yet: `deliver` reads its files once{size}; "
+        f"beforehand: tidegate model add {version.name} {version.version}"
+    )
+
+
+def _held(count: EngineCount) -> str:
+    cost = f", {count.per_hour:,.2f} {count.currency} an hour" if count.per_hour is not None else ""
+    warm = f"; up to {count.warm} more are kept warm after promotions" if count.warm else ""
+    return (
+        f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
+        f"{count.most} at most{cost}{warm}"
+    )
 
 
 def show_forecasts(

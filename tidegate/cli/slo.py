@@ -19,13 +19,6 @@ from tidegate.core.units import parse_prometheus_duration
 slo = Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
 
 
-def _regex(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise BadParameter(f"found {pattern!r}; expected a regular expression ({error})") from error
-
-
 def _period(text: str | timedelta) -> Duration:
     try:
         return Duration(seconds=parse_prometheus_duration(text).total_seconds())
@@ -50,8 +43,8 @@ Windows = Annotated[
 ]
 ONLY = "In a directory: only paths that match this regex."
 SKIP = "In a directory: skip paths that match this regex."
-Exclude = Annotated[re.Pattern[str] | None, Option("--fs-exclude", "-e", metavar="REGEX", parser=_regex, help=SKIP)]
-Include = Annotated[re.Pattern[str] | None, Option("--fs-include", "-n", metavar="REGEX", parser=_regex, help=ONLY)]
+Exclude = Annotated[re.Pattern[str] | None, Option("--fs-exclude", "-e", metavar="REGEX", help=SKIP)]
+Include = Annotated[re.Pattern[str] | None, Option("--fs-include", "-n", metavar="REGEX", help=ONLY)]
 Duplicates = Annotated[
     bool, Option("--ignore-slo-duplicates", help="Take SLOs of one service and name in several places.")
 ]
