@@ -6,7 +6,7 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
-from fakes.delivery.records import Delivery, bad_answers, slow
+from fakes.delivery.records import Delivery, bad_answers, in_canary, slow
 from rich.console import Console
 
 from pipelines.events.state import state_of
@@ -37,14 +37,6 @@ def shown(events: list[Event], *, width: int = 80, rows: int = 30, later: float 
     console = Console(file=StringIO(), width=width)
     console.print(screen(state_of(events), events[-1].at + timedelta(seconds=later), rows=rows))
     return text(console)
-
-
-def in_canary() -> list[Event]:
-    delivery = Delivery("3", champion="2").open()
-    delivery.prepare("eu-west-1").offline(canary=0.92).shadow("eu-west-1")
-    delivery.say("canary@eu-west-1/25", "started").traffic("canary@eu-west-1/25", weight=25)
-    numbers = {"ttft_p95_canary_seconds": 0.104, "ttft_p95_stable_seconds": 0.098}
-    return delivery.verdict("canary@eu-west-1/25", "latency", "running", "24 of 50 requests", after=7, **numbers).events
 
 
 def test_a_terminal_gets_the_live_view_and_a_file_plain_lines() -> None:
