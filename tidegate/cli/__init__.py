@@ -6,7 +6,10 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from tidegate import __version__
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
 
     from tidegate.cli.command import Root
 
-
 ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 """Instead of 700: what a command reads it keeps, and looking through all of it over and over took half of the time."""
 
@@ -24,89 +26,77 @@ ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Whatever goes wrong is one line on stderr: what happened, what to do."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _open_closed_streams()
-    code = _main(arguments)
+    for name in ("stdin", "stdout", "stderr"):
+        # A process that was started without them (`>&-`): nobody reads, and no file gets their descriptors, of which
+        # the lowest free one is that of the first of them.
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+    debug = "--debug" in arguments
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        from tidegate.cli.endings import flushed
-
-        return flushed(code)
+        code = _run(arguments or ["--help"])
+    # All of them: Python's own exit code for what nobody catches is 1, which says that a gate failed.
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
+        code = _ended_by(error, debug=debug)
+    # Python would try again at its end, and make 120 of what fails.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if stream is sys.stdout:
+                code = code or _ended_by(error)
+            # Tests have an output of their own, without a descriptor.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
 
 
-def _open_closed_streams() -> None:
-    """Of a process that was started without them (`>&-`): nobody reads, and no file gets their descriptors."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            # The lowest free descriptor is that of the first of them.
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+def _ended_by(error: BaseException, *, debug: bool = False) -> int:
+    from tidegate.cli.endings import ended_by
 
-
-def _main(arguments: list[str]) -> int:
-    debug = "--debug" in arguments
-    try:
-        if arguments == ["--version"]:
-            # Before anything is imported: scripts ask often.
-            print(f"tidegate {__version__}")
-            return 0
-
-        from tidegate.cli.global_options import settings
-        from tidegate.core.process import notes_to
-
-        gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
-        with settings() as chosen, notes_to(chosen.note):
-            return _run(arguments or ["--help"])
-    except KeyboardInterrupt:
-        from tidegate.cli.endings import complain
-        from tidegate.core.errors import ExitCode
-
-        complain("tidegate: stopped")
-        return ExitCode.INTERRUPTED
-    # All of them: Python's own exit code for what nobody catches is 1, which says that a gate failed.
-    except Exception as error:  # noqa: BLE001
-        from tidegate.cli.endings import ended_by
-
-        return ended_by(error, debug=debug)
+    return ended_by(error, debug=debug)
 
 
 def _run(arguments: list[str]) -> int:
-    from tidegate.cli.preflight import refuse_shadowed_packages
-
+    if arguments == ["--version"]:
+        # Before anything is imported: scripts ask often.
+        print(f"tidegate {__version__}")
+        return 0
     # Before the commands, which import them.
     refuse_shadowed_packages()
 
-    from typer import Abort, Exit
-    from typer.exceptions import TyperException
+    from tidegate.cli.settings import settings
+    from tidegate.core.process import notes_to
 
-    from tidegate.cli.completion import VARIABLE, complete
-
+    gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
     command = command_tree()
-    if VARIABLE in os.environ:
+    if "_TIDEGATE_COMPLETE" in os.environ:
+        from tidegate.cli.project import complete
+
         return complete(command)
-    try:
-        # Not `app(...)`: that makes exit codes of what is told apart above.
-        with command.make_context("tidegate", arguments) as context:
-            code = command.invoke(context)
-        sys.stdout.flush()
-        return int(code or 0)
-    except Exit as end:
-        return end.exit_code
-    except Abort:
-        raise KeyboardInterrupt from None
-    except TyperException as error:
-        from tidegate.cli.endings import complain
-        from tidegate.core.text import one_line
-
-        at = getattr(error, "ctx", None)
-        name = at.command_path if at else "tidegate"
-        complain(one_line(f"tidegate: {_complaint(error.format_message())}; see `{name} --help`"))
-        return int(error.exit_code)
+    # Not `app(...)`: that makes exit codes of what `endings` tells apart.
+    with settings() as chosen, notes_to(chosen.note), command.make_context("tidegate", arguments) as context:
+        return int(command.invoke(context) or 0)
 
 
-def _complaint(message: str) -> str:
-    return message.rstrip(".").replace("Value error, ", "").replace("Input should be ", "expected ")
+def refuse_shadowed_packages() -> None:
+    """Compare where each package would come from with where tidegate itself is.
+
+    Raises:
+        UsageError: naming the folder that stands in the way.
+    """
+    from tidegate.cli.endings import PACKAGES
+    from tidegate.core.errors import UsageError
+
+    # Asked of the import system without importing: theirs must not run either.
+    home = Path(__file__).resolve().parents[2]
+    for name in PACKAGES:
+        spec = find_spec(name)
+        origin = Path(spec.origin).resolve() if spec and spec.origin else None
+        if origin is None or origin.parents[1] != home:
+            raise UsageError(
+                f"the package `{name}` comes from {origin.parent if origin else 'nowhere'}, not from tidegate",
+                hint="start tidegate by its own script, in an environment of its own (docs/start/install.md)",
+            )
 
 
 @cache

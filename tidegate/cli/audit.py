@@ -1,21 +1,17 @@
 """`tidegate audit`: whether the records of deliveries are what was written."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301
-
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC
-from tidegate.cli.output import Output
+from tidegate.cli.options import SPEC, DeliveryId, surroundings
+from tidegate.cli.settings import Output, given, prints
 from tidegate.core.errors import ExitCode, UsageError
 
-audit = typer.Typer(name="audit", help="Check and export the records of deliveries.")
+audit = Typer(name="audit", help="Check and export the records of deliveries.")
 
 
 @audit.command()
@@ -23,16 +19,14 @@ audit = typer.Typer(name="audit", help="Check and export the records of deliveri
 def verify(
     named: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="DELIVERY...", help="Ids of deliveries, or their first 8 characters; with --all: the spec."
-        ),
+        Argument(metavar="DELIVERY...", help="Ids of deliveries, or their first 8 characters; with --all: the spec."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All deliveries of the spec's model.")] = False,
+    every: Annotated[bool, Option("--all", help="All deliveries of the spec's model.")] = False,
     head: Annotated[
-        list[str] | None, typer.Option("--head", metavar="HASH", help="Head that was noted before; repeatable.")
+        list[str] | None, Option("--head", metavar="HASH", help="Head that was noted before; repeatable.")
     ] = None,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Judge the recorded evidence again, and compare every verdict bit for bit.")
+        bool, Option("--replay", help="Judge the recorded evidence again, and compare every verdict bit for bit.")
     ] = False,
 ) -> int:
     """Find what was changed in a record since it was written: events, spec, files, plan, evidence, tags.
@@ -53,22 +47,19 @@ def verify(
         raise UsageError("which delivery?", hint="name one, or give --all and the spec")
     if head and (every or len(names) > 1):
         raise UsageError("--head is of one delivery", hint="name it")
-    from pipelines.adapters.stores import open_deliveries, open_registry
-    from pipelines.adapters.trust import named_trust
-    from pipelines.authority import audit as auditing
+    from pipelines.authority.audit import audit as run
     from pipelines.spec.delivery import Delivery
     from tidegate.core.spec import load_spec
 
     spec = Path(names[0] if names else SPEC) if every else None
-    deliveries = open_deliveries(given().state, given().tracking_uri, named_trust(spec.parent if spec else None))
-    summaries = (
-        deliveries.deliveries(load_spec(spec, Delivery).model.name)
-        if spec
-        else [deliveries.summary(deliveries.whole_id(each)) for each in names]
-    )
-    registry = open_registry(given().state, given().tracking_uri)
+    at = surroundings(spec.parent if spec else None)
+    deliveries = at.deliveries()
+    if spec:
+        summaries = deliveries.deliveries(load_spec(spec, Delivery).model.name)
+    else:
+        summaries = [deliveries.summary(deliveries.whole_id(each)) for each in names]
     audits = [
-        auditing.audit(each, *deliveries.record(each.id), deliveries, registry, heads=head or (), replaying=replay)
+        run(each, *deliveries.record(each.id), deliveries, at.registry, heads=head or (), replaying=replay)
         for each in summaries
     ]
     given().show([each.model_dump(mode="json") for each in audits], *(line for each in audits for line in each.lines))
@@ -77,8 +68,8 @@ def verify(
 
 @audit.command()
 def export(
-    delivery: Annotated[str, typer.Argument(help="The delivery's id, or its first 8 characters.", show_default=False)],
-    file: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)],
+    delivery: DeliveryId,
+    file: Annotated[Path, Argument(help="The file to write.", show_default=False)],
 ) -> int:
     """Write the chain of events with its signatures, one event a line, for write-once storage.
 
@@ -89,17 +80,15 @@ def export(
     Examples:
       tidegate audit export c28ef0c2fd4347d8a6cec0bb904568a8 kept.jsonl
     """
-    from pipelines.adapters.stores import open_deliveries
     from pipelines.authority.audit import export_chain
     from registry.chain import heads_of
 
-    deliveries = open_deliveries(given().state, given().tracking_uri)
+    deliveries = surroundings().deliveries()
     whole = deliveries.whole_id(delivery)
     record, found = deliveries.record(whole)
     export_chain(record.entries, file)
-    given().note(
-        f"{file}: {len(record.entries)} events of delivery {whole}; head {', '.join(heads_of(record.entries))}"
-    )
+    heads = ", ".join(heads_of(record.entries))
+    given().note(f"{file}: {len(record.entries)} events of delivery {whole}; head {heads}")
     for finding in found:
         given().note(f"not genuine: {finding}")
     return ExitCode.NOT_GENUINE if found else ExitCode.DELIVERED

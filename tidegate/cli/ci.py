@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 JUNIT = Path("tidegate-junit.xml")
 """Where `--ci` writes it unless told otherwise; what GitLab, Jenkins and GitHub's actions are told to collect."""
-
 SUMMARY = Path("tidegate-summary.md")
 """The same of the summary, in GitLab's CI, which has no page of its own for it but keeps artifacts."""
 
@@ -31,17 +30,15 @@ class Reports:
     summary: Path | None = None
     shared: bool = False
     """The summary's file is a page that other steps write to: ours is added at its end."""
-    plain: bool = False
-    """A log is read later: no display that moves, also on a terminal."""
 
     def write(self, junit: str, summary: str) -> None:
         """Write what was asked for. A file that cannot be written is told: the exit code is the delivery's alone."""
         try:
             if self.junit:
-                _place(self.junit).write_text(junit, encoding="utf-8")
+                self.junit.write_text(junit, encoding="utf-8")
                 note(f"JUnit XML: {self.junit}")
             if self.summary:
-                with _place(self.summary).open("a" if self.shared else "w", encoding="utf-8") as file:
+                with self.summary.open("a" if self.shared else "w", encoding="utf-8") as file:
                     file.write(summary)
                 note("summary: on the page of this job" if self.shared else f"summary: {self.summary}")
         except OSError as error:
@@ -76,7 +73,7 @@ def reports_wanted(*, ci: bool, files: Sequence[Path] | None, environment: Mappi
         summary = SUMMARY
     for path in filter(None, (junit, summary)):
         _try(path)
-    return Reports(junit, summary, shared=bool(page), plain=ci)
+    return Reports(junit, summary, shared=bool(page))
 
 
 def _try(path: Path) -> None:
@@ -85,7 +82,8 @@ def _try(path: Path) -> None:
     if there and not path.is_file() and not path.is_dir():
         return  # A pipe would wait for its reader.
     try:
-        _place(path).open("ab").close()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
         if not there:
             path.unlink()
     except OSError as error:
@@ -107,8 +105,3 @@ def errors_told(reports: Reports, story: Callable[[], DeliveryState] | None = No
 
         reports.tell(broken_off(story() if story else DeliveryState(), str(error)), "")
         raise
-
-
-def _place(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path

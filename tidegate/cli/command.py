@@ -2,89 +2,131 @@
 
 from __future__ import annotations
 
-import copy
+import logging
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tidegate.cli.global_options import given, global_options
-from tidegate.cli.output import Output
-from tidegate.core.errors import ExitCode, UsageError
+from tidegate import __version__
+from tidegate.cli.settings import STATE_VARIABLE, TRACKING_VARIABLE, Output, given
+from tidegate.core.errors import ExitCode, UsageError, without_credentials
+from tidegate.core.process import TRUST_VARIABLE
+from tidegate.core.text import printable
 
 if TYPE_CHECKING:
     Mixed = TyperCommand
 else:
     Mixed = object
-
 HELP_NAMES = ["-h", "--help"]
 WHOLE = 1_000
 """Characters of a description: the list of commands wraps it, and cuts nothing."""
 WORDS = {"Path": "FILE", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Duration": "DURATION"}
 """What help calls a value, by its type, where the option has no word of its own."""
-SECTIONS = {
-    "Judge: your Rollout, Flagger or pipeline stays in charge": ("gate",),
-    "Deliver: tidegate moves the traffic": (
-        "init",
-        "doctor",
-        "plan",
-        "deliver",
-        "status",
-        "approve",
-        "resume",
-        "rollback",
-        "report",
-        "serve",
-    ),
-    "See it run, on this machine": ("setup", "fleet"),
-    "What they stand on": ("model", "engine", "rollout", "workflow", "slo", "audit", "completion"),
+SECTIONS: dict[str, str] = {
+    "Judge: your Rollout, Flagger or pipeline stays in charge": "gate",
+    "Deliver: tidegate moves the traffic": "init doctor plan deliver status approve resume rollback report serve",
+    "See it run, on this machine": "setup fleet",
+    "What they stand on": "model engine rollout workflow slo audit completion",
 }
 """The commands of the top help in the order of need. The others are for editors, workflows and checks of a spec."""
-NAME_WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
+SHOWN = " ".join(SECTIONS.values()).split()
 HINT = "--state, --tracking-uri, --context, -o, -q and other global options: see `tidegate --help`."
 
 
-def _parameters(declared: Callable[..., None]) -> list[Any]:
-    """The options that a function declares, as Typer makes them."""
-    holder = typer.Typer(add_completion=False)
-    holder.command()(declared)
-    command: Any = typer.main.get_command(holder)
-    return list(command.params)
+def _keep(name: str) -> Callable[[Any], None]:
+    """For the settings. An option that is not given takes nothing back: it may stand before the command's name too."""
+
+    def keep(value: Any) -> None:
+        if value is not None and value is not False:
+            # An empty tracking URI takes back that of the environment.
+            setattr(given(), name, value or None)
+
+    return keep
+
+
+def _export(variable: str) -> Callable[[Path | None], None]:
+    """For the process, and for what it starts."""
+
+    def export(value: Path | None) -> None:
+        if value is not None:
+            os.environ[variable] = str(value.absolute())
+
+    return export
+
+
+class _Redacted(logging.Formatter):
+    """Addresses in log lines of others may hold a password."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(without_credentials(super().format(record)))
+
+
+def _set_log_level(value: str | None) -> None:
+    if value is not None:
+        handler = logging.StreamHandler()
+        handler.setFormatter(_Redacted("%(levelname)s %(name)s: %(message)s"))
+        logging.basicConfig(level=value.upper(), handlers=[handler], force=True)
 
 
 def _print_version(value: bool) -> None:
-    from tidegate import __version__
-
     if value:
         print(f"tidegate {__version__}")
         raise typer.Exit
 
 
-def _version(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", is_eager=True, expose_value=False, callback=_print_version, help="Print the version and exit."
-        ),
+def _option(names: str, metavar: str | None, callback: Callable[[Any], None] | None, words: str) -> Any:
+    return typer.Option(*names.split(), metavar=metavar, callback=callback, expose_value=False, help=words)
+
+
+_STATE = f"This machine's state; default: .tidegate.  [env var: {STATE_VARIABLE}]"
+_TRACKING = f"MLflow's tracking URI; default: a store in --state.  [env var: {TRACKING_VARIABLE}]"
+_KUBECONFIG = "Credentials of clusters; default: KUBECONFIG, ~/.kube/config, or the pod's own."
+_CONTEXT = "Context of the kubeconfig; default: the current one, or this pod's cluster."
+_OUTPUT = "text, json, yaml, name, markdown or junit: see each command."
+_TRUST = (
+    "Trust file of whoever operates deliveries; one next to a spec counts only when it is named.  "
+    f"[env var: {TRUST_VARIABLE}]"
+)
+_LEVEL = "Print log lines: debug, info, warning or error."
+Level = Literal["debug", "info", "warning", "error"]
+
+
+def global_options(
+    *,
+    show_version: Annotated[bool, _option("--version", None, _print_version, "Print the version and exit.")] = False,
+    state: Annotated[Path | None, _option("--state", "FOLDER", _keep("state_folder"), _STATE)] = None,
+    tracking_uri: Annotated[str | None, _option("--tracking-uri", "URI", _keep("tracking_uri"), _TRACKING)] = None,
+    kubeconfig: Annotated[Path | None, _option("--kubeconfig", "FILE", _export("KUBECONFIG"), _KUBECONFIG)] = None,
+    context: Annotated[str | None, _option("--context", "NAME", _keep("context"), _CONTEXT)] = None,
+    output: Annotated[Output | None, _option("-o --output", "FORMAT", _keep("output"), _OUTPUT)] = None,
+    quiet: Annotated[
+        bool, _option("-q --quiet", None, _keep("quiet"), "Print results and errors only, no progress.")
     ] = False,
-) -> None: ...
+    trust: Annotated[Path | None, _option("--trust", "FILE", _export(TRUST_VARIABLE), _TRUST)] = None,
+    log_level: Annotated[Level | None, _option("--log-level", "LEVEL", _set_log_level, _LEVEL)] = None,
+    debug: Annotated[bool, _option("--debug", None, None, "Print the traceback of an error.")] = False,
+) -> None:
+    """Declare what every command takes, before its name or after it; each acts while the command line is read.
+
+    What they say holds for the whole process, and for what it starts.
+    """
 
 
 @cache
-def _shown() -> list[Any]:
-    return _parameters(global_options)
-
-
-@cache
-def _hidden() -> list[Any]:
-    """Of a command: its help points to `tidegate --help`."""
-    hidden = [copy.copy(each) for each in _shown()]
-    for each in hidden:
-        each.hidden = True
-    return hidden
+def _global_parameters(*, hidden: bool) -> list[Any]:
+    """The global options, as Typer makes them; a command hides them, and its help points to `tidegate --help`."""
+    holder = typer.Typer(add_completion=False)
+    holder.command()(global_options)
+    command: Any = typer.main.get_command(holder)
+    for each in command.params:
+        each.hidden = hidden
+    return list(command.params)
 
 
 def _in_words(parameter: Any) -> None:
@@ -95,26 +137,23 @@ def _in_words(parameter: Any) -> None:
         parameter.get_usage_pieces = lambda _: [shown]
         if not parameter.type_descriptor.is_choice:
             parameter.display_type_rich = lambda **_: None
-        return
-    kind = parameter.type_descriptor.annotation
-    (kind,) = get_args(kind) or (kind,)
-    if parameter.metavar is None and not parameter.is_flag:
-        parameter.metavar = WORDS.get(kind.__name__)
+    elif parameter.metavar is None and not parameter.is_flag:
+        kind = parameter.type_descriptor.annotation
+        (kind,) = get_args(kind)[:1] or (kind,)
+        parameter.metavar = WORDS.get(getattr(kind, "__name__", ""))
 
 
 class Everywhere(Mixed):
     """What commands and groups do alike."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """With the options that no command declares itself."""
+        """With the global options but those that the command declares itself."""
         *own, last = super().get_params(ctx)
         for each in own:
             _in_words(each)
-        return [*own, *self.added_params(), last]
-
-    def added_params(self) -> list[Any]:
-        """The options of all commands, hidden."""
-        return _hidden()
+        names = {name for each in own for name in each.opts}
+        shared = _global_parameters(hidden=not isinstance(self, Root))
+        return [*own, *(each for each in shared if names.isdisjoint(each.opts)), last]
 
     def get_help_option_names(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """In this order, and also in the reference."""
@@ -132,11 +171,6 @@ class Command(Everywhere, TyperCommand):
     def formats(self) -> tuple[Output, ...]:
         """In which it prints its result; none where it prints none."""
         return getattr(self.callback, "formats", ())
-
-    def added_params(self) -> list[Any]:
-        """The global options, hidden, but those that the command declares itself."""
-        own = {name for each in self.params for name in each.opts}
-        return [each for each in _hidden() if own.isdisjoint(each.opts)]
 
     def invoke(self, ctx: Any) -> Any:
         """Refuse a format that the command does not print, before it does anything."""
@@ -168,21 +202,17 @@ class Group(Everywhere, TyperGroup):
 class Root(Group):
     """`tidegate` itself: its help shows the global options, and its commands in the order of need."""
 
-    def added_params(self) -> list[Any]:
-        return [*_parameters(_version), *_shown()]
-
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of need; the reference follows it."""
-        first = [name for names in SECTIONS.values() for name in names]
-        return [*first, *(name for name in super().list_commands(ctx) if name not in first)]
+        return [*SHOWN, *(name for name in super().list_commands(ctx) if name not in SHOWN)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Commands first: who asks for help at the top looks for one."""
+        width = max(map(len, SHOWN))
         for title, names in SECTIONS.items():
-            rows = [(name, self.commands[name].get_short_help_str()) for name in names]
+            rows = [(name.ljust(width), self.commands[name].get_short_help_str()) for name in names.split()]
             with formatter.section(title):
-                # One column for all sections.
-                formatter.write_dl(rows, col_spacing=2 + NAME_WIDTH - max(map(len, names)))
+                formatter.write_dl(rows)
         options = [record for each in self.get_params(ctx) if (record := each.get_help_record(ctx))]
         with formatter.section("Global options, before or after the command"):
             formatter.write_dl(options)
@@ -190,16 +220,10 @@ class Root(Group):
 
 def add_command(app: typer.Typer, command: Callable[..., int] | typer.Typer) -> None:
     """Add a command, or a group with its commands; what is in no section of the top help is hidden."""
-    hidden = _name_of(command) not in {name for names in SECTIONS.values() for name in names}
-    if not isinstance(command, typer.Typer):
-        app.command(cls=Command, hidden=hidden)(command)
-        return
-    for each in command.registered_commands:
-        each.cls = Command
-    own = command.info.cls
-    kind = own if isinstance(own, type) else Group
-    app.add_typer(command, cls=kind, hidden=hidden)
-
-
-def _name_of(command: Callable[..., int] | typer.Typer) -> str:
-    return str(command.info.name) if isinstance(command, typer.Typer) else command.__name__
+    if isinstance(command, typer.Typer):
+        for each in command.registered_commands:
+            each.cls = Command
+        kind = command.info.cls
+        app.add_typer(command, cls=kind if isinstance(kind, type) else Group, hidden=command.info.name not in SHOWN)
+    else:
+        app.command(cls=Command, hidden=command.__name__ not in SHOWN)(command)

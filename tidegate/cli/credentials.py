@@ -26,13 +26,14 @@ def prover_of(identity: str | None) -> Prover | None:
     if identity is None:
         return (lambda statement: _by_token(statement, token)) if token else None
     kind, _, value = identity.partition(":")
+    path = Path(value).expanduser()
     if kind == "ssh" and value:
         # Not above: it loads what checks tokens, which few commands need.
         from pipelines.adapters.identities import sign
 
-        return lambda statement: sign(statement, Path(value).expanduser())
+        return lambda statement: sign(statement, path)
     if kind == "oidc" and value:
-        return lambda statement: _by_token(statement, _token_in(Path(value).expanduser()))
+        return lambda statement: _by_token(statement, _token_in(path))
     if kind == "oidc-cmd" and value:
         return lambda statement: _by_token(statement, _token_from(value, digest_of(statement)))
     raise UsageError(f"--identity: found {identity!r}; expected ssh:FILE, oidc:FILE or oidc-cmd:COMMAND")
@@ -47,9 +48,8 @@ def _token_in(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageError(
-            f"{path}: cannot be read as an OIDC token: {reason}", hint="check its path and its permissions"
-        ) from None
+        unread = f"{path}: cannot be read as an OIDC token: {reason}"
+        raise UsageError(unread, hint="check its path and its permissions") from None
 
 
 def _token_from(command: str, digest: str) -> str:

@@ -1,8 +1,5 @@
 """Commands of a delivery, from `tidegate plan` to `tidegate report`: options, help and output."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301
-
 from __future__ import annotations
 
 import asyncio
@@ -11,28 +8,29 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import (
     SPEC,
+    By,
     Ci,
+    DeliveryId,
     Duration,
     Identity,
     Regions,
     ReportFiles,
     Spec,
+    VersionNumber,
     delivery_display,
     duration,
     selected_regions,
     surroundings,
 )
-from tidegate.cli.output import Output, print_data, say
+from tidegate.cli.settings import Output, given, prints
 from tidegate.core.errors import Refused, UsageError
 from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
-    from pipelines.spec.delivery import Delivery
     from tidegate.connect import DeliveryDisplay
     from tidegate.delivering import DeliveryOutcome
 
@@ -42,19 +40,14 @@ def deliver(
     *,
     spec: Spec = SPEC,
     dry: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and what would be refused now; write and start nothing.")
+        bool, Option("--dry-run", help="Print the plan and what would be refused now; write and start nothing.")
     ] = False,
-    users: Annotated[
-        bool, typer.Option("--users", help="Generate the load that `traffic` in the spec describes.")
-    ] = False,
-    keep: Annotated[bool, typer.Option("--keep-fleet", help="Leave the fleet running at the end.")] = False,
-    version: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER", help="Number of the version; default: the one with the alias `model.from`."),
-    ] = None,
+    users: Annotated[bool, Option("--users", help="Generate the load that `traffic` in the spec describes.")] = False,
+    keep: Annotated[bool, Option("--keep-fleet", help="Leave the fleet running at the end.")] = False,
+    version: VersionNumber = None,
     metrics_address: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="HOST:PORT",
             help="Address of /metrics while it runs; 0.0.0.0 for scrapes from outside, port 0 for any.",
         ),
@@ -77,20 +70,20 @@ def deliver(
       tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
       tidegate deliver delivery.yaml --ci
     """
+    from pipelines.adapters.specs import read_delivery
     from tidegate.cli.ci import errors_told, reports_wanted
     from tidegate.cli.credentials import prover_of
     from tidegate.core.process import cancelled_by_signals, host_and_port
 
     wanted = reports_wanted(ci=ci, files=reports)
-    display = delivery_display(plain=wanted.plain)
+    display = delivery_display(plain=ci)
     with errors_told(wanted, lambda: display.story):
         # A wrong spec is reported before anything heavy is imported.
-        delivery, asker = read_delivery(spec), prover_of(identity)
-        at = surroundings(spec.parent)
+        delivery, asker, at = read_delivery(spec), prover_of(identity), surroundings(spec.parent)
         if dry:
             from tidegate.cli.planning import show_plan
 
-            return show_plan(at, spec, given().output, version=version, users=users, asker=asker, here=True)
+            return show_plan(at, spec, version=version, users=users, asker=asker, here=True)
         from tidegate.connect import Carrying
         from tidegate.delivering import deliver as run
 
@@ -101,13 +94,17 @@ def deliver(
     return _print_outcome(outcome, display)
 
 
+def _print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay) -> int:
+    """How a delivery ended, and where its report is; returns the exit code that says it."""
+    from tidegate.cli.views.delivery import summary
+
+    data = outcome.result.model_dump(mode="json") | {"report": str(outcome.report)}
+    given().show(data, *summary(display.story), f"report: {outcome.report}")
+    return int(outcome.result.exit_code)
+
+
 @prints(Output.JSON, Output.YAML)
-def resume(
-    *,
-    delivery: Annotated[str, typer.Argument(help="The delivery's id, or at least its first 8 characters.")],
-    by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
-    identity: Identity = None,
-) -> int:
+def resume(*, delivery: DeliveryId, by: By = None, identity: Identity = None) -> int:
     """Continue a delivery whose process died. Finished steps are not repeated.
 
     Shifts traffic and moves aliases as `deliver` does. A step that its region has undone by itself is run again.
@@ -126,18 +123,17 @@ def resume(
 
     display = delivery_display()
     how = Carrying(display, cancelled_by_signals)
-    outcome = asyncio.run(run(surroundings(), delivery, how, by=by, prover=prover_of(identity)))
-    return _print_outcome(outcome, display)
+    return _print_outcome(asyncio.run(run(surroundings(), delivery, how, by=by, prover=prover_of(identity))), display)
 
 
 @prints(Output.JSON, Output.YAML, Output.NAME)
 def approve(
     *,
-    delivery: Annotated[str, typer.Argument(help="The delivery's id, or at least its first 8 characters.")],
-    asked: Annotated[str, typer.Argument(metavar="STEP", help="What to answer: a step's id, wave@2, or freeze.")],
-    by: Annotated[str | None, typer.Option(help="Your name, where the spec accepts a name.")] = None,
-    reason: Annotated[str, typer.Option(help="Reason; required with --refuse.")] = "",
-    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse: the delivery is rolled back.")] = False,
+    delivery: DeliveryId,
+    asked: Annotated[str, Argument(metavar="STEP", help="What to answer: a step's id, wave@2, or freeze.")],
+    by: By = None,
+    reason: Annotated[str, Option(help="Reason; required with --refuse.")] = "",
+    refuse: Annotated[bool, Option("--refuse", help="Refuse: the delivery is rolled back.")] = False,
     identity: Identity = None,
 ) -> int:
     """Approve or refuse a step of a delivery that waits for it.
@@ -162,56 +158,46 @@ def approve(
     deliveries = at.deliveries()
     summary = deliveries.summary(deliveries.whole_id(delivery))
     if summary.ended is not None:
-        raise Refused(
-            f"delivery {summary.id} is over: {summary.outcome}: {summary.reason}",
-            hint="`tidegate deliver` begins another",
-        )
+        over = f"delivery {summary.id} is over: {summary.outcome}: {summary.reason}"
+        raise Refused(over, hint="`tidegate deliver` begins another")
     # Said from outside: that a person answers does not mean that the delivery's process lives.
     ledger = deliveries.join(summary.id, carries=False)
     events = ledger.recorded()
-    spec = kept_spec(deliveries, summary.id, events)
-    said = Hearing(spec, summary.id, events, at.identities, SystemClock()).answer(
-        asked, speaker, reason=reason, refuse=refuse
-    )
+    hearing = Hearing(kept_spec(deliveries, summary.id, events), summary.id, events, at.identities, SystemClock())
+    said = hearing.answer(asked, speaker, reason=reason, refuse=refuse)
     ledger.append(said)
     version = plan_of(events).version
-    told = {"delivery": summary.id, "question": asked, "model": version.name, "version": version.version}
-    answer = {"answer": said.kind, "by": said.data["by"], "reason": reason}
-    given().show(
-        told | answer, f"{said.kind}: {asked} of {version.name} {version.version} by {said.message}", names=[asked]
-    )
+    told: dict[str, object] = {"delivery": summary.id, "question": asked, "answer": said.kind, "reason": reason}
+    told |= {"model": version.name, "version": version.version, "by": said.data["by"]}
+    given().show(told, f"{said.kind}: {asked} of {version.name} {version.version} by {said.message}", names=[asked])
     return 0
 
 
 @prints(Output.JSON, Output.YAML, Output.MARKDOWN)
 def plan(
     *,
-    spec: Annotated[Path, typer.Argument(help="The delivery's spec, or a file of kind Gates.")] = SPEC,
+    spec: Annotated[Path, Argument(help="The delivery's spec, or a file of kind Gates.")] = SPEC,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Use the spec and its files only; ask no registry and no cluster.")
+        bool, Option("--offline", help="Use the spec and its files only; ask no registry and no cluster.")
     ] = False,
     requests_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="Of all users; without it no durations are shown.")
+        float | None, Option(min=0.001, help="Of all users; without it no durations are shown.")
     ] = None,
-    weight: Annotated[
-        float | None, typer.Option(min=0.1, max=99, help="Percent of users on the canary; default: 5.")
-    ] = None,
+    weight: Annotated[float | None, Option(min=0.1, max=99, help="Percent of users on the canary; default: 5.")] = None,
     pairs_per_second: Annotated[
-        float | None, typer.Option(min=0.001, max=1000, help="Prompts sent to both versions, for paired gates.")
+        float | None, Option(min=0.001, max=1000, help="Prompts sent to both versions, for paired gates.")
     ] = None,
-    within: Annotated[
-        Duration | None, typer.Option(parser=duration, help="Time until a verdict; default: 30m.")
-    ] = None,
+    within: Annotated[Duration | None, Option(parser=duration, help="Time until a verdict; default: 30m.")] = None,
     error_rate: Annotated[
-        str | None, typer.Option(metavar="PERCENT", help="Requests that fail on either version; default: 0.5%.")
+        str | None, Option(metavar="PERCENT", help="Requests that fail on either version; default: 0.5%.")
     ] = None,
     spread: Annotated[
         float | None,
-        typer.Option(min=0.05, max=3, help="Standard deviation of the logarithm of latencies; default: 0.5."),
+        Option(min=0.05, max=3, help="Standard deviation of the logarithm of latencies; default: 0.5."),
     ] = None,
     stable_pods: Annotated[
         int | None,
-        typer.Option(min=1, help="Of the stable version; with two or more, their spread weakens evidence; default: 1."),
+        Option(min=1, help="Of the stable version; with two or more, their spread weakens evidence; default: 1."),
     ] = None,
 ) -> int:
     """Show each step, what its gates need, and how long it takes. Changes nothing.
@@ -233,24 +219,24 @@ def plan(
     from tidegate.core.spec import stated_kind
 
     traffic = (requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
-    if any(each is not None for each in traffic) or stated_kind(spec) == "Gates":
-        from tidegate.cli.gate import plan_gates
+    if all(each is None for each in traffic) and stated_kind(spec) != "Gates":
+        from tidegate.cli.planning import show_plan
 
-        if given().output is Output.MARKDOWN:
-            raise UsageError("-o: found markdown; of gates alone there are text, json and yaml")
-        return plan_gates(
-            spec,
-            requests_per_second=requests_per_second,
-            weight=weight or 5.0,
-            pairs_per_second=pairs_per_second,
-            within=within or timedelta(minutes=30),
-            error_rate=error_rate or "0.5%",
-            spread=spread or 0.5,
-            stable_pods=stable_pods or 1,
-        )
-    from tidegate.cli.planning import show_plan
+        return show_plan(None if offline else surroundings(spec.parent), spec)
+    if given().output is Output.MARKDOWN:
+        raise UsageError("-o: found markdown; of gates alone there are text, json and yaml")
+    from tidegate.cli.planning import show_forecasts
 
-    return show_plan(None if offline else surroundings(spec.parent), spec, given().output)
+    return show_forecasts(
+        spec,
+        requests_per_second=requests_per_second,
+        weight=weight or 5.0,
+        pairs_per_second=pairs_per_second,
+        within=within or timedelta(minutes=30),
+        error_rate=error_rate or "0.5%",
+        spread=spread or 0.5,
+        stable_pods=stable_pods or 1,
+    )
 
 
 @prints(Output.JSON, Output.YAML, Output.NAME)
@@ -259,7 +245,7 @@ def status(
     spec: Spec = SPEC,
     region: Regions = None,
     last: Annotated[
-        int | None, typer.Option(min=1, help="List so many deliveries of the model, newest first, and ask no region.")
+        int | None, Option(min=1, help="List so many deliveries of the model, newest first, and ask no region.")
     ] = None,
 ) -> int:
     """Show the last delivery and what every region serves. Changes nothing.
@@ -272,18 +258,18 @@ def status(
       tidegate status delivery.yaml --output json
       tidegate status --last 5
     """
+    from pipelines.adapters.specs import read_delivery
+    from tidegate import standing
     from tidegate.cli.views.status import history_data, history_lines, status_data, status_lines
     from tidegate.core.clock import SystemClock
-    from tidegate.standing import history
-    from tidegate.standing import status as run
 
     at, delivery = surroundings(spec.parent), read_delivery(spec)
     wanted = selected_regions(delivery, region or (), given().context)
     if last is not None or given().output is Output.NAME:
-        found = history(at, delivery, last=last or 1)
+        found = standing.history(at, delivery, last=last or 1)
         given().show(history_data(found), *history_lines(found), names=[each.summary.id for each in found])
         return 0
-    report = asyncio.run(run(at, delivery, wanted))
+    report = asyncio.run(standing.status(at, delivery, wanted))
     given().show(status_data(report), *status_lines(report, SystemClock().now()))
     return int(report.exit_code)
 
@@ -293,11 +279,11 @@ def rollback(
     *,
     spec: Spec = SPEC,
     to: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Go further back: to `previous`, or to a version's number.")
+        str | None, Option(metavar="VERSION", help="Go further back: to `previous`, or to a version's number.")
     ] = None,
     region: Regions = None,
-    start: Annotated[bool, typer.Option("--start", help="With --to: start the version where it is not warm.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --to: do not ask for confirmation.")] = False,
+    start: Annotated[bool, Option("--start", help="With --to: start the version where it is not warm.")] = False,
+    yes: Annotated[bool, Option("--yes", help="With --to: do not ask for confirmation.")] = False,
 ) -> int:
     """Roll back all regions now, to the version before the delivery.
 
@@ -332,24 +318,6 @@ def rollback(
     return int(outcome.exit_code)
 
 
-def report(
-    spec: Spec = SPEC,
-    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("report.html"),
-    last: Annotated[int, typer.Option(min=1, help="Number of deliveries, newest last.")] = 1,
-) -> int:
-    """Write the last deliveries as one self-contained HTML page.
-
-    \b
-    Examples:
-      tidegate report delivery.yaml report.html --last 3
-    """
-    from tidegate.standing import report as run
-
-    run(surroundings(spec.parent), read_delivery(spec), last=last, target=file)
-    print(file)
-    return 0
-
-
 def confirm_move(question: str) -> None:
     """Ask the person at the terminal whether production may move.
 
@@ -358,29 +326,27 @@ def confirm_move(question: str) -> None:
         Refused: the answer is no.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(
-            f"production would move ({question}), and there is no terminal to confirm it on", hint="add --yes"
-        )
+        unasked = f"production would move ({question}), and there is no terminal to confirm it on"
+        raise UsageError(unasked, hint="add --yes")
     print(f"{question}\nMove production? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused("not confirmed: nothing was changed", hint="answer y, or give --yes")
 
 
-def read_delivery(path: Path) -> Delivery:
-    """The spec with every file that it names."""
+def report(
+    spec: Spec = SPEC,
+    file: Annotated[Path, Argument(help="The file to write.")] = Path("report.html"),
+    last: Annotated[int, Option(min=1, help="Number of deliveries, newest last.")] = 1,
+) -> int:
+    """Write the last deliveries as one self-contained HTML page.
+
+    \b
+    Examples:
+      tidegate report delivery.yaml report.html --last 3
+    """
     from pipelines.adapters.specs import read_delivery
+    from tidegate.standing import report as run
 
-    return read_delivery(path)
-
-
-def _print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay) -> int:
-    """How a delivery ended, and where its report is; returns the exit code that says it."""
-    from tidegate.cli.views.console import PlainConsole
-    from tidegate.cli.views.delivery import summary
-
-    if given().output.is_data:
-        print_data(outcome.result.model_dump(mode="json") | {"report": str(outcome.report)}, given().output)
-    else:
-        PlainConsole().print(summary(display.story))
-        say(f"report: {outcome.report}")
-    return int(outcome.result.exit_code)
+    run(surroundings(spec.parent), read_delivery(spec), last=last, target=file)
+    print(file)
+    return 0

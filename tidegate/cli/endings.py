@@ -12,12 +12,16 @@ import sys
 import traceback
 from contextlib import suppress
 
+from pydantic import ValidationError
+from typer import Abort, Exit
+from typer.exceptions import TyperException
+
 from tidegate import __version__
-from tidegate.cli.preflight import PACKAGES
-from tidegate.core.adapters.extras import not_installed
 from tidegate.core.errors import ExitCode, TidegateError, without_credentials
 from tidegate.core.text import one_line, printable, redacted
 
+PACKAGES = ("pipelines", "rollouts", "gates", "registry", "engine_images", "slo")
+"""Those of the wheel whose names others use, too."""
 SECRET_NAME = re.compile(r"(?i)token|secret|passw|credential|api_?key|access_?key")
 """Names of variables whose values nobody else may see."""
 LEAST = 6
@@ -26,62 +30,54 @@ SHORT = 20
 """Lines of a detail that are told with the error."""
 
 
-def ended_by(error: Exception, *, debug: bool) -> int:
+def ended_by(error: BaseException, *, debug: bool) -> int:
     """Say what went wrong, with the traceback of a bug, or of anything when `debug`; returns the code that means it."""
-    if isinstance(error, BrokenPipeError):
-        return ExitCode.NO_READER
-    if isinstance(error, ModuleNotFoundError) and not _is_ours(error.name):
-        error = not_installed(str(error.name))
-    is_bug = not isinstance(error, TidegateError | OSError)
-    if debug or is_bug:
+    match error:
+        case Exit():
+            return error.exit_code
+        case BrokenPipeError():
+            return ExitCode.NO_READER
+        case KeyboardInterrupt() | Abort():
+            complain("tidegate: stopped")
+            return ExitCode.INTERRUPTED
+        case TyperException():
+            at, message = getattr(error, "ctx", None), error.format_message().rstrip(".")
+            if isinstance(error.__cause__, ValidationError):
+                found = error.__cause__.errors()[0]["input"]
+                message = message.replace("Input should be ", f"found {found!r}; expected ")
+            message = message.replace("Value error, ", "")
+            complain(one_line(f"tidegate: {message}; see `{at.command_path if at else 'tidegate'} --help`"))
+            return int(error.exit_code)
+        case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] not in {*PACKAGES, "tidegate"}:
+            from tidegate.core.adapters.extras import not_installed
+
+            error = not_installed(name)
+    if debug or not isinstance(error, TidegateError | OSError):
         complain(printable(_without_secrets("".join(traceback.format_exception(error)))).rstrip())
+    return _told(error, debug=debug)
+
+
+def _told(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, TidegateError):
-        return int(error.exit_code) if debug else _refused(error)
+        if not debug:
+            complain(printable(str(error)) if error.has_places else one_line(f"tidegate: {error}"))
+        if error.detail and not debug:
+            complain(printable(error.detail) if error.detail.count("\n") <= SHORT else "(more with --debug)")
+        return int(error.exit_code)
     if isinstance(error, OSError):
-        return _failed_by_system(error)
+        # A file, a folder or a disk that nobody closer to it had a word for.
+        why = (error.strerror or str(error) or type(error).__name__).lower()
+        complain(one_line(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}"))
+        return ExitCode.OUTSIDE
     program = f"tidegate {__version__}, Python {platform.python_version()}, {platform.platform()}"
     complain(one_line(f"tidegate: internal error, please report it with the lines above ({program})"))
     return ExitCode.INTERNAL
-
-
-def _refused(error: TidegateError) -> int:
-    """An error that a person is meant to read."""
-    complain(printable(str(error)) if error.has_places else one_line(f"tidegate: {error}"))
-    if error.detail:
-        short = error.detail.count("\n") <= SHORT
-        complain(printable(error.detail) if short else "(more with --debug)")
-    return int(error.exit_code)
-
-
-def _is_ours(module: str | None) -> bool:
-    return not module or module.partition(".")[0] in {*PACKAGES, "tidegate"}
-
-
-def _failed_by_system(error: OSError) -> int:
-    """A file, a folder or a disk that nobody closer to it had a word for."""
-    why = (error.strerror or str(error) or type(error).__name__).lower()
-    complain(one_line(f"tidegate: {error.filename}: {why}" if error.filename else f"tidegate: {why}"))
-    return ExitCode.OUTSIDE
 
 
 def complain(text: str) -> None:
     """Tell a person, if anybody can be told: what a command ends with does not hang on a full disk."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
-
-
-def flushed(code: int) -> int:
-    """The exit code once what was printed is out. Python would try again at its end, and make 120 of what fails."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError as error:
-            if stream is sys.stdout:
-                code = code or ended_by(error, debug=False)
-            # Tests have an output of their own, without a descriptor.
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return code
 
 
 def _without_secrets(text: str) -> str:

@@ -1,48 +1,40 @@
 """`tidegate engine`: builds engines, and shows and pushes their images."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
-
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Insecure, Spec
-from tidegate.cli.output import Output
+from tidegate.cli.options import SPEC, Insecure, Spec, opened_registry
+from tidegate.cli.settings import Output, given, prints
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
     from engine_images.adapters.oci_push import Transfer
-    from engine_images.oci.reading import ImageProof
 
-engine = typer.Typer(name="engine", help="Engines and their images: build, show, push.")
+engine = Typer(name="engine", help="Engines and their images: build, show, push.")
 
-SignKey = Annotated[
-    Path | None, typer.Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the image with.")
-]
+SignKey = Annotated[Path | None, Option("--sign-key", help="Private key (ECDSA P-256, PEM) to sign the image with.")]
 
 
 @engine.command("build")
 @prints(Output.JSON, Output.YAML)
 def build(
-    model: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.", show_default=False)],
+    model: Annotated[str, Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.", show_default=False)],
     spec: Spec = SPEC,
     base: Annotated[
         str | None,
-        typer.Option(metavar="IMAGE", help="Base image: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST."),
+        Option(metavar="IMAGE", help="Base image: a layout's PATH[:NAME], or REGISTRY/REPOSITORY@DIGEST."),
     ] = None,
     layout: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="OCI layout to write the image to; default: images in --state."),
+        Option(metavar="FOLDER", help="OCI layout to write the image to; default: images in --state."),
     ] = None,
-    weights: Annotated[bool, typer.Option("--weights", help="Put the weights into the image.")] = False,
+    weights: Annotated[bool, Option("--weights", help="Put the weights into the image.")] = False,
     sign_key: SignKey = None,
     insecure: Insecure = False,
 ) -> int:
@@ -64,7 +56,7 @@ def build(
     from engine_images.signature import SigningKey
     from pipelines.adapters.engines import local_engines, require_machine_for
     from pipelines.adapters.specs import read_spec
-    from pipelines.adapters.stores import NotedAdoption, open_registry
+    from pipelines.adapters.stores import NotedAdoption
     from pipelines.state import StateFolder
     from registry.conventions import name_and_reference
 
@@ -76,17 +68,16 @@ def build(
     require_machine_for(delivery.engine)
     if beneath:
         require_base_for(beneath, find_engine_environment(delivery.engine.accelerator.platform), given().note)
-    registry = open_registry(given().state, given().tracking_uri)
+    registry = opened_registry()
     version = registry.adopt(name, reference, progress=NotedAdoption())
     engines = local_engines(delivery, state, registry)
     order, built = asyncio.run(engines.build(version, given().note))
-    place, image = layout or state.images, None
-    tag = f"{version.name}:{version.version}"
+    place, tag, packed = layout or state.images, f"{version.name}:{version.version}", None
+    lines = [f"engine  {built.engine}{', found' if built.found else ''}", f"at      {built.root}"]
     if beneath:
         image = pack_engine(place, tag, beneath, order, built, with_weights=weights, key=key)
-    packed = {"name": f"{place}:{tag}", "digest": image.digest, "size": image.size} if image else None
-    lines = [f"engine  {built.engine}{', found' if built.found else ''}", f"at      {built.root}"]
-    lines += [f"image   {place}:{tag}, {image.digest}"] if image else []
+        packed = {"name": f"{place}:{tag}", "digest": image.digest, "size": image.size}
+        lines.append(f"image   {place}:{tag}, {image.digest}")
     given().show(as_data(built) | {"image": packed}, *lines, *in_lines(built.record))
     return 0
 
@@ -94,11 +85,11 @@ def build(
 @engine.command("push")
 @prints(Output.JSON, Output.YAML)
 def push(
-    layout: Annotated[str, typer.Argument(help="PATH[:NAME] of an OCI layout.", show_default=False)],
-    reference: Annotated[str, typer.Argument(help="REGISTRY/REPOSITORY:TAG to push to.", show_default=False)],
+    layout: Annotated[str, Argument(help="PATH[:NAME] of an OCI layout.", show_default=False)],
+    reference: Annotated[str, Argument(help="REGISTRY/REPOSITORY:TAG to push to.", show_default=False)],
     sign_key: SignKey = None,
     mark: Annotated[
-        bool, typer.Option("--mark", help="Record the image on its model version, for clusters to serve.")
+        bool, Option("--mark", help="Record the image on its model version, for clusters to serve.")
     ] = False,
     insecure: Insecure = False,
 ) -> int:
@@ -120,7 +111,6 @@ def push(
     from engine_images.oci.reading import manifest_in, read_engine_files
     from engine_images.oci.reference import ImageReference
     from engine_images.signature import SigningKey
-    from pipelines.adapters.stores import open_registry
     from registry.conventions import ENGINE_IMAGE
 
     (stored, image), target = image_in_layout(layout), ImageReference.parse(reference)
@@ -129,7 +119,7 @@ def push(
     files = read_engine_files(InLayout(stored, image.digest))
     registry = version = None
     if mark:
-        registry, served = open_registry(given().state, given().tracking_uri), manifest_in(files).model
+        registry, served = opened_registry(), manifest_in(files).model
         version = registry.resolve(served.name, served.version)
         if version.digest != served.digest:
             raise BrokenImage(
@@ -150,10 +140,10 @@ def push(
 @prints(Output.JSON, Output.YAML)
 def show(
     image: Annotated[
-        str, typer.Argument(help="PATH[:NAME] of an OCI layout, or REGISTRY/REPOSITORY:TAG.", show_default=False)
+        str, Argument(help="PATH[:NAME] of an OCI layout, or REGISTRY/REPOSITORY:TAG.", show_default=False)
     ],
     key: Annotated[
-        Path | None, typer.Option("--key", help="Public key (PEM) of the builder: verify the signatures by it.")
+        Path | None, Option("--key", help="Public key (PEM) of the builder: verify the signatures by it.")
     ] = None,
     insecure: Insecure = False,
 ) -> int:
@@ -169,29 +159,22 @@ def show(
     """
     from engine_images.adapters.oci_read import docker_access, opened
     from engine_images.oci.reading import contents_of, prove_image, read_engine
-
-    public = _read_key(key) if key else None
-    with opened(image, docker_access(insecure=insecure)) as images:
-        proof = prove_image(images, {str(key): public}) if public else None
-        found = proof.image if proof else read_engine(images)
-    signed = {"signed_by": {"manifest": proof.manifest_by, "image": proof.image_by}} if proof else {}
-    data = found.model_dump(mode="json") | {"size": found.size} | signed
-    given().show(data, *contents_of(found), *(("", *_covered(proof)) if proof else ()))
-    return 0
-
-
-def _covered(proof: ImageProof) -> Iterator[str]:
-    """What each signature covers."""
     from tidegate.core.text import aligned
 
-    files = "the model's files, the compile cache, vLLM's arguments"
-    whole = "everything: base, entrypoint, first process, user, variables, every layer"
-    yield from aligned(
-        [
-            ("engine's manifest", f"signed by {proof.manifest_by}", files),
-            ("image", f"signed by {proof.image_by}", whole),
-        ]
-    )
+    public, signed, lines = _read_key(key) if key else None, {}, list[str]()
+    with opened(image, docker_access(insecure=insecure)) as images:
+        if public:
+            proof = prove_image(images, {str(key): public})
+            found, by, image_by = proof.image, proof.manifest_by, proof.image_by
+            signed = {"signed_by": {"manifest": by, "image": image_by}}
+            files = "the model's files, the compile cache, vLLM's arguments"
+            whole = "everything: base, entrypoint, first process, user, variables, every layer"
+            rows = [("engine's manifest", f"signed by {by}", files), ("image", f"signed by {image_by}", whole)]
+            lines = ["", *aligned(rows)]
+        else:
+            found = read_engine(images)
+    given().show(found.model_dump(mode="json") | {"size": found.size} | signed, *contents_of(found), *lines)
+    return 0
 
 
 def _read_key(path: Path) -> bytes:

@@ -1,32 +1,26 @@
 """`tidegate fleet` and `setup`: what runs on this machine."""
 
-# click wants the backspace that keeps examples unwrapped.
-# ruff: noqa: D301
-
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option, Typer
 
 from engine_images.choices import EnginePlatform
-from tidegate.cli.global_options import given
 from tidegate.cli.options import SPEC, Spec
-from tidegate.cli.output import say
+from tidegate.cli.settings import given, say
 from tidegate.core.errors import ExitCode, UsageError
 
-fleet = typer.Typer(name="fleet", help="Engines, proxies and Prometheus on this machine.")
+fleet = Typer(name="fleet", help="Engines, proxies and Prometheus on this machine.")
 
 
 @fleet.command("up")
 def up(
     spec: Spec = SPEC,
-    detach: Annotated[bool, typer.Option("--detach", help="Return once all regions serve.")] = False,
-    users: Annotated[bool, typer.Option("--users", help="Generate the load that `traffic` in the spec describes.")] = (
-        False
-    ),
+    detach: Annotated[bool, Option("--detach", help="Return once all regions serve.")] = False,
+    users: Annotated[bool, Option("--users", help="Generate the load that `traffic` in the spec describes.")] = False,
 ) -> int:
     """Start the fleet and serve the champion in all regions until Ctrl-C.
 
@@ -67,11 +61,10 @@ def down() -> int:
 
 def setup(
     wheels: Annotated[
-        Path | None,
-        typer.Option("--wheels", metavar="FOLDER", help="Make the engine environment of these wheels, offline."),
+        Path | None, Option(metavar="FOLDER", help="Make the engine environment of these wheels, offline.")
     ] = None,
     platform: Annotated[
-        EnginePlatform, typer.Option("--platform", help="What engines compute with: vLLM's build for it.")
+        EnginePlatform, Option(help="What engines compute with: vLLM's build for it.")
     ] = EnginePlatform.CPU,
 ) -> int:
     """Install what the sandbox needs: Prometheus, a compiler, vLLM.

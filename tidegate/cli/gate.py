@@ -1,8 +1,5 @@
 """`tidegate gate`: judges a canary by evidence that others bring."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
-
 from __future__ import annotations
 
 import asyncio
@@ -10,19 +7,17 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime, timedelta
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option, Typer
 
-from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import Ci, Duration, PrometheusAccessOption, ReportFiles, duration
-from tidegate.cli.output import Output
+from gates.comparison.model import ApiForm
+from tidegate.cli.options import Ci, Duration, Hosts, PrometheusAccessOption, ReportFiles, TlsCert, TlsKey, duration
+from tidegate.cli.settings import Output, Settings, given, prints
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
 
 if TYPE_CHECKING:
@@ -34,39 +29,13 @@ if TYPE_CHECKING:
     from tidegate.cli.ci import Reports
     from tidegate.core.access import PrometheusEndpoint
 
-gate = typer.Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
+gate = Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
 
-GatesFile = Annotated[Path, typer.Argument(metavar="GATES", help="A file of kind Gates, or a delivery.yaml.")]
+GatesFile = Annotated[Path, Argument(metavar="GATES", help="A file of kind Gates, or a delivery.yaml.")]
 A_DAY = Duration(hours=24)
-PLAIN_SECONDS = 15.0
-"""Between two lines of progress in a log."""
-
-
-@dataclass(frozen=True)
-class Since:
-    """Where evidence begins."""
-
-    begins: timedelta | datetime | None
-    """So far back; or at that time; None for when the canary's series began."""
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-HALF_AN_HOUR = Since(Duration(minutes=30), "30m")
-
-
-def _since(value: str | Since) -> Since:
-    """The parser of --since; a default is one already."""
-    if isinstance(value, Since):
-        return value
-    if value == "canary":
-        return Since(None, value)
-    with suppress(ValueError):
-        if (moment := datetime.fromisoformat(value)).tzinfo:
-            return Since(moment, value)
-    return Since(duration(value), value)
+HALF_AN_HOUR = "30m"
+PROGRESS_SECONDS = 10.0
+"""Between two lines that say where a comparison stands."""
 
 
 @gate.command("check")
@@ -74,28 +43,21 @@ def _since(value: str | Since) -> Since:
 def check(
     *,
     gates: GatesFile,
-    evidence: Annotated[
-        Path | None, typer.Argument(help="Batches as JSON lines; `-` reads stdin.", allow_dash=True)
-    ] = None,
+    evidence: Annotated[Path | None, Argument(help="Batches as JSON lines; `-` reads stdin.", allow_dash=True)] = None,
     prometheus: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Query this Prometheus in place of EVIDENCE.")
+        str | None, Option(metavar="ADDRESS", help="Query this Prometheus in place of EVIDENCE.")
     ] = None,
     access: PrometheusAccessOption = None,
-    region: Annotated[str, typer.Option(metavar="NAME", help="The label `region` in Prometheus.")] = "",
+    region: Annotated[str, Option(metavar="NAME", help="The label `region` in Prometheus.")] = "",
     stable: Annotated[
-        str, typer.Option(metavar="VERSION", help="The label `version` of the stable version, or labels: a=b,c=d.")
+        str, Option(metavar="VERSION", help="The label `version` of the stable version, or labels: a=b,c=d.")
     ] = "",
-    canary: Annotated[str, typer.Option(metavar="VERSION", help="The label `version` of the canary.")] = "",
+    canary: Annotated[str, Option(metavar="VERSION", help="The label `version` of the canary.")] = "",
     since: Annotated[
-        Since,
-        typer.Option(
-            parser=_since,
-            metavar="WHEN",
-            help="How far back, such as 30m; or a time; or `canary`: since its series began.",
-        ),
+        str, Option(metavar="WHEN", help="How far back, such as 30m; or a time; or `canary`: since its series began.")
     ] = HALF_AN_HOUR,
     within: Annotated[
-        Duration | None, typer.Option(parser=duration, help="From --since until it is inconclusive (1d).")
+        Duration | None, Option(parser=duration, help="From --since until it is inconclusive (1d).")
     ] = None,
     ci: Ci = False,
     report: ReportFiles = None,
@@ -119,31 +81,30 @@ def check(
     from pipelines.judging.check import check_file, check_prometheus
     from tidegate.cli.ci import errors_told, reports_wanted
 
-    reports = reports_wanted(ci=ci, files=report)
+    reports, begins = reports_wanted(ci=ci, files=report), _since(since)
     with errors_told(reports):
-        if evidence is not None and prometheus is None:
-            only = {"region": region, "stable": stable, "canary": canary, "since": since != HALF_AN_HOUR}
-            only |= {"within": within, "prometheus-access": access}
+        if (evidence is None) == (prometheus is None):
+            raise UsageError("the evidence is in a file or in Prometheus", hint="give either EVIDENCE or --prometheus")
+        if evidence is not None:
+            only: dict[str, Any] = {"region": region, "stable": stable, "canary": canary}
+            only |= {"since": since != HALF_AN_HOUR, "within": within, "prometheus-access": access}
             if unused := [option for option, value in only.items() if value]:
                 raise UsageError(f"--{unused[0]} is of no use with EVIDENCE", hint="the batches of the file say it")
-            judgement = check_file(gates, evidence, tell=given().note)
-        elif evidence is None and prometheus is not None:
-            if within is not None and isinstance(since.begins, timedelta):
-                hint = "one call judges what is there; say a time, or `canary`"
-                raise UsageError(f"--within is of no use with --since {since}", hint=hint)
-            judgement = check_prometheus(
-                gates,
-                prometheus,
-                access,
-                region=region,
-                stable=stable,
-                canary=canary,
-                since=since.begins,
-                within=within or A_DAY,
-            )
-        else:
-            raise UsageError("the evidence is in a file or in Prometheus", hint="give either EVIDENCE or --prometheus")
+            return _print_report(check_file(gates, evidence, tell=given().note), reports)
+        if within is not None and isinstance(begins, timedelta):
+            hint = "one call judges what is there; say a time, or `canary`"
+            raise UsageError(f"--within is of no use with --since {since}", hint=hint)
+        versions = {"region": region, "stable": stable, "canary": canary}
+        judgement = check_prometheus(gates, prometheus or "", access, **versions, since=begins, within=within or A_DAY)
     return _print_report(judgement, reports)
+
+
+def _since(text: str) -> timedelta | datetime | None:
+    """So far back; or at that time; None for when the canary's series began."""
+    with suppress(ValueError):
+        if (moment := datetime.fromisoformat(text)).tzinfo:
+            return moment
+    return None if text == "canary" else duration(text)
 
 
 def _print_report(judgement: CheckReport, reports: Reports) -> int:
@@ -159,13 +120,6 @@ def _print_report(judgement: CheckReport, reports: Reports) -> int:
     return EXIT_CODES[judgement.outcome]
 
 
-class CompletionApi(StrEnum):
-    """As `gates.comparison.model.ApiForm`, which help need not load."""
-
-    CHAT = "chat"
-    COMPLETIONS = "completions"
-
-
 KEY_HELP = "Variable with the API key of --{0}, or @FILE."
 
 
@@ -173,29 +127,25 @@ KEY_HELP = "Variable with the API key of --{0}, or @FILE."
 @prints(Output.JSON, Output.JUNIT, Output.MARKDOWN)
 def compare(
     *,
-    golden: Annotated[Path, typer.Argument(help="Golden set: JSON lines with `prompt` and `expected`.")],
-    stable: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="OpenAI-compatible endpoint that serves now.")
-    ] = None,
-    canary: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Endpoint of the version on trial.")] = None,
+    golden: Annotated[Path, Argument(help="Golden set: JSON lines with `prompt` and `expected`.")],
+    stable: Annotated[str | None, Option(metavar="ADDRESS", help="OpenAI-compatible endpoint that serves now.")] = None,
+    canary: Annotated[str | None, Option(metavar="ADDRESS", help="Endpoint of the version on trial.")] = None,
     stable_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Model at --stable; default: the only one that it serves.")
+        str | None, Option(metavar="NAME", help="Model at --stable; default: the only one that it serves.")
     ] = None,
-    canary_model: Annotated[str | None, typer.Option(metavar="NAME", help="Model at --canary.")] = None,
-    stable_key: Annotated[str | None, typer.Option(metavar="VARIABLE", help=KEY_HELP.format("stable"))] = None,
-    canary_key: Annotated[str | None, typer.Option(metavar="VARIABLE", help=KEY_HELP.format("canary"))] = None,
-    api: Annotated[CompletionApi, typer.Option(help="Interface that is asked.")] = CompletionApi.CHAT,
+    canary_model: Annotated[str | None, Option(metavar="NAME", help="Model at --canary.")] = None,
+    stable_key: Annotated[str | None, Option(metavar="VARIABLE", help=KEY_HELP.format("stable"))] = None,
+    canary_key: Annotated[str | None, Option(metavar="VARIABLE", help=KEY_HELP.format("canary"))] = None,
+    api: Annotated[ApiForm, Option(help="Interface that is asked.")] = ApiForm.CHAT,
     gates: Annotated[
-        Path | None, typer.Option(help="File of kind Gates, or a delivery.yaml; default: quality, latency, errors.")
+        Path | None, Option(help="File of kind Gates, or a delivery.yaml; default: quality, latency, errors.")
     ] = None,
-    pairs: Annotated[
-        Path | None, typer.Option(help="Keep all answers here; answers that it has are judged first.")
-    ] = None,
-    within: Annotated[Duration, typer.Option(parser=duration, help="Time until a verdict.")] = Duration(minutes=15),
-    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Pairs under way at once.")] = 4,
-    timeout: Annotated[
-        Duration, typer.Option(parser=duration, help="How long an endpoint may stay silent.")
-    ] = Duration(minutes=1),
+    pairs: Annotated[Path | None, Option(help="Keep all answers here; answers that it has are judged first.")] = None,
+    within: Annotated[Duration, Option(parser=duration, help="Time until a verdict.")] = Duration(minutes=15),
+    concurrency: Annotated[int, Option(min=1, max=256, help="Pairs under way at once.")] = 4,
+    timeout: Annotated[Duration, Option(parser=duration, help="How long an endpoint may stay silent.")] = Duration(
+        minutes=1
+    ),
     ci: Ci = False,
     report: ReportFiles = None,
 ) -> int:
@@ -215,19 +165,23 @@ def compare(
       tidegate gate compare golden.jsonl --pairs answers.jsonl --gates stricter.yaml
     """
     from gates.adapters import compare as endpoints
-    from gates.comparison.model import ApiForm
     from pipelines.judging.gate_sets import comparison_of
     from tidegate.cli.ci import errors_told, reports_wanted
 
-    reports = reports_wanted(ci=ci, files=report)
-    with errors_told(reports), _progress(moving=not reports.plain and sys.stderr.isatty()) as look:
+    reports, told = reports_wanted(ci=ci, files=report), time.monotonic()
+
+    def look(comparison: EndpointComparison) -> None:
+        nonlocal told
+        if time.monotonic() >= told + PROGRESS_SECONDS:
+            told = time.monotonic()
+            given().note(_standing(comparison))
+
+    with errors_told(reports):
         if (stable is None) != (canary is None):
             missing = "--stable" if stable is None else "--canary"
             raise UsageError(f"{missing}: found nothing; expected the address of the other endpoint")
-        named = (("stable", stable, stable_model, stable_key), ("canary", canary, canary_model, canary_key))
-        first, second = (
-            endpoints.Arm(name, url or "", model, key, ApiForm(api.value)) for name, url, model, key in named
-        )
+        first = endpoints.Arm("stable", stable or "", stable_model, stable_key, api)
+        second = endpoints.Arm("canary", canary or "", canary_model, canary_key, api)
         judgement = endpoints.compare(
             comparison_of(gates, golden),
             golden,
@@ -243,26 +197,6 @@ def compare(
     return _print_report(judgement, reports)
 
 
-@contextmanager
-def _progress(*, moving: bool) -> Iterator[Callable[[EndpointComparison], None]]:
-    """Say where a comparison stands: in a line of the terminal that changes, or now and then in a log."""
-    if moving:
-        from tidegate.cli.views.console import PlainConsole
-
-        with PlainConsole(stderr=True).status("asking both endpoints") as status:
-            yield lambda comparison: status.update(_standing(comparison))
-        return
-    told = time.monotonic()
-
-    def look(comparison: EndpointComparison) -> None:
-        nonlocal told
-        if time.monotonic() >= told + PLAIN_SECONDS:
-            told = time.monotonic()
-            given().note(_standing(comparison))
-
-    yield look
-
-
 def _standing(comparison: EndpointComparison) -> str:
     gates = ", ".join(f"{verdict.gate} {verdict.outcome}" for verdict in comparison.verdicts())
     alike = "" if comparison.likeness is None else f", {comparison.likeness:.2f} alike"
@@ -274,23 +208,16 @@ def _standing(comparison: EndpointComparison) -> str:
 @prints(Output.JSON)
 def serve(
     gates: GatesFile,
-    prometheus: Annotated[str, typer.Option(metavar="ADDRESS", help="Prometheus with the metrics of both versions.")],
+    prometheus: Annotated[str, Option(metavar="ADDRESS", help="Prometheus with the metrics of both versions.")],
     access: PrometheusAccessOption = None,
     address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where it listens; beyond the loopback only with --token.")
+        str, Option(metavar="HOST:PORT", help="Where it listens; beyond the loopback only with --token.")
     ] = "127.0.0.1:8095",
-    token: Annotated[
-        Path | None, typer.Option(help="File with the bearer token, or password, of those who ask.")
-    ] = None,
-    host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Host name that it accepts, besides IP addresses; repeatable."),
-    ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate.")] = None,
-    within: Annotated[
-        Duration, typer.Option(parser=duration, help="Time limit of a trial, inconclusive after it.")
-    ] = A_DAY,
+    token: Annotated[Path | None, Option(help="File with the bearer token, or password, of those who ask.")] = None,
+    host: Hosts = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    within: Annotated[Duration, Option(parser=duration, help="Time limit of a trial, inconclusive after it.")] = A_DAY,
 ) -> int:
     """Answer over HTTP whether a canary is worse, for Argo Rollouts, Flagger and CI. Moves no traffic, keeps nothing.
 
@@ -315,18 +242,13 @@ def serve(
     listen = ListenOptions(address, None, token, host or (), tls_cert, tls_key, "--token")
     judged, at = read_gates(gates, of_prometheus=True), endpoint_at(prometheus, access)
     terms = judged.terms("proxy")
-    judge = Judge(
-        terms,
-        judged.look,
-        evidence_at(at, judged.sources, terms),
-        SystemClock(),
-        service=judged.service,
-        within=within,
-        changed=_tell_data if given().output is Output.JSON else _tell,
-    )
+    source = evidence_at(at, judged.sources, terms)
+    # Requests are answered without this context.
+    tell = partial(_tell, given())
+    judge = Judge(terms, judged.look, source, SystemClock(), service=judged.service, within=within, changed=tell)
     with guarded_listener(listen) as listener, suppress(asyncio.CancelledError):
         asyncio.run(_answer(judged, judge, listener, at))
-    return 0
+    return ExitCode.DELIVERED
 
 
 async def _answer(judged: GateSet, judge: Judge, listener: Listener, prometheus: PrometheusEndpoint) -> None:
@@ -349,57 +271,8 @@ async def _answer(judged: GateSet, judge: Judge, listener: Listener, prometheus:
             await asyncio.Event().wait()
 
 
-def _tell(question: Question, answer: Answer) -> None:
-    given().note(f"{question}: {answer.outcome}: {answer.gate}: {answer.sentence}")
-
-
-def _tell_data(question: Question, answer: Answer) -> None:
-    print(json.dumps({**question.model_dump(mode="json"), **answer.model_dump(mode="json")}), flush=True)
-
-
-def plan_gates(
-    gates: Path,
-    *,
-    requests_per_second: float | None,
-    weight: float,
-    pairs_per_second: float | None,
-    within: timedelta,
-    error_rate: str,
-    spread: float,
-    stable_pods: int,
-) -> int:
-    """Print what every gate of a file needs; the exit code is 3 when one would not pass a healthy version in time."""
-    from gates.planning.forecast import forecasts, with_proposals
-    from gates.traffic import Assumptions, Exposure
-    from pipelines.judging.gate_sets import read_gates
-    from tidegate.cli.output import print_data
-    from tidegate.cli.views.plan import print_forecasts
-
-    judged = read_gates(gates)
-    terms = judged.planned(within)
-    exposure = Exposure(
-        requests_per_second=requests_per_second,
-        percent=weight if terms.mirrored is None else terms.mirrored * 100,
-        mirrored=terms.mirrored is not None,
-        pairs_per_second=pairs_per_second,
-        within_seconds=within.total_seconds(),
-        look_seconds=judged.look.total_seconds(),
-    )
-    assumed = Assumptions(error_rate=_share(error_rate), spread=spread, stable_pods=stable_pods)
-    found = [with_proposals(terms, forecast, exposure, assumed) for forecast in forecasts(terms, exposure, assumed)]
-    if given().output.is_data:
-        told = [forecast.model_dump(mode="json") for forecast in found]
-        print_data({"name": judged.name, "expected": assumed.model_dump(), "gates": told}, given().output)
+def _tell(chosen: Settings, question: Question, answer: Answer) -> None:
+    if chosen.output is Output.JSON:
+        print(json.dumps({**question.model_dump(mode="json"), **answer.model_dump(mode="json")}), flush=True)
     else:
-        print_forecasts(judged.name, found, assumed)
-    return ExitCode.DELIVERED if all(forecast.reachable for forecast in found) else ExitCode.INCONCLUSIVE
-
-
-def _share(percent: str) -> float:
-    try:
-        share = float(percent.removesuffix("%")) / 100
-    except ValueError:
-        share = -1.0
-    if not (percent.endswith("%") and 0 <= share < 1):
-        raise UsageError(f"--error-rate: got {percent}", hint="a percent such as 0.5%")
-    return share
+        chosen.note(f"{question}: {answer.outcome}: {answer.gate}: {answer.sentence}")

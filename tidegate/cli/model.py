@@ -1,25 +1,22 @@
 """`tidegate model`: model versions in MLflow."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301
-
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from tidegate.cli.global_options import given, prints
-from tidegate.cli.output import Output, say
+from tidegate.cli.options import opened_registry
+from tidegate.cli.settings import Output, given, prints, say
 from tidegate.core.errors import UsageError
 
 if TYPE_CHECKING:
     from registry.model import ModelVersion
 
-model = typer.Typer(name="model", help="Model versions in the MLflow registry.")
+model = Typer(name="model", help="Model versions in the MLflow registry.")
 
-Name = Annotated[str, typer.Argument(help="Name of the registered model.")]
+Name = Annotated[str, Argument(help="Name of the registered model.")]
 
 
 @model.command("add")
@@ -28,13 +25,13 @@ def add(
     name: Name,
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="A Hugging Face folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or "
             "alias."
         ),
     ],
-    alias: Annotated[str | None, typer.Option(metavar="NAME", help="Alias to set, such as challenger.")] = None,
-    description: Annotated[str | None, typer.Option(help="Description of a new version.")] = None,
+    alias: Annotated[str | None, Option(metavar="NAME", help="Alias to set, such as challenger.")] = None,
+    description: Annotated[str | None, Option(help="Description of a new version.")] = None,
 ) -> int:
     """Register a model's files as its next version, or adopt one that others logged; with a digest of every file.
 
@@ -48,14 +45,11 @@ def add(
       tidegate model add support-llm hf://acme/support-llm@v3 --alias challenger
       tidegate model add support-llm 7
     """
-    from pipelines.adapters.stores import NotedAdoption, open_registry
+    from pipelines.adapters.stores import NotedAdoption
 
-    registry, noted = open_registry(given().state, given().tracking_uri), NotedAdoption()
+    registry, noted = opened_registry(), NotedAdoption()
     version = registry.add(name, source, alias=alias, description=description, progress=noted, tell=given().note)
-    left_out = noted.seen.left_out if noted.seen else ()
-    read = {"adopted_now": noted.seen is not None, "left_out": left_out}
-    given().show(version.model_dump(mode="json") | read, _line(version), names=[version.uri])
-    return 0
+    return _show(version, adopted_now=noted.seen is not None, left_out=noted.seen.left_out if noted.seen else ())
 
 
 @model.command("list")
@@ -67,9 +61,7 @@ def model_list(name: Name) -> int:
     Examples:
       tidegate model list support-llm
     """
-    from pipelines.adapters.stores import open_registry
-
-    found = open_registry(given().state, given().tracking_uri).versions(name)
+    found = opened_registry().versions(name)
     data = [version.model_dump(mode="json") for version in found]
     given().show(data, *map(_line, found), names=[version.uri for version in found])
     return 0
@@ -79,8 +71,8 @@ def model_list(name: Name) -> int:
 @prints(Output.JSON, Output.YAML, Output.NAME)
 def model_alias(
     name: Name,
-    version: Annotated[str, typer.Argument(help="Number of the version.")],
-    alias: Annotated[str, typer.Argument(help="Such as challenger, champion or production.")],
+    version: Annotated[str, Argument(help="Number of the version.")],
+    alias: Annotated[str, Argument(help="Such as challenger, champion or production.")],
 ) -> int:
     """Set an alias of a version. Moves it when another version has it.
 
@@ -88,22 +80,19 @@ def model_alias(
     Examples:
       tidegate model alias support-llm 2 challenger
     """
-    from pipelines.adapters.stores import open_registry
     from registry.conventions import refuse_alias
 
     refuse_alias(alias)
-    registry = open_registry(given().state, given().tracking_uri)
+    registry = opened_registry()
     registry.set_alias(name, alias, version)
-    found = next(each for each in registry.versions(name) if alias in each.aliases)
-    given().show(found.model_dump(mode="json"), _line(found), names=[found.uri])
-    return 0
+    return _show(next(each for each in registry.versions(name) if alias in each.aliases))
 
 
 @model.command("download", hidden=True)
 def model_download(
-    uri: Annotated[str, typer.Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.")],
-    folder: Annotated[Path, typer.Argument(help="Folder to write to; the files are in FOLDER/model.")],
-    digest: Annotated[str, typer.Option(help="Refuse a version whose files have another digest.")] = "",
+    uri: Annotated[str, Argument(help="models:/NAME/VERSION or models:/NAME@ALIAS.")],
+    folder: Annotated[Path, Argument(help="Folder to write to; the files are in FOLDER/model.")],
+    digest: Annotated[str, Option(help="Refuse a version whose files have another digest.")] = "",
 ) -> int:
     """Download a version's files to a folder, and verify each against its digest.
 
@@ -113,10 +102,9 @@ def model_download(
     Examples:
       tidegate model download models:/support-llm/7 /var/cache/tidegate
     """
-    from pipelines.adapters.stores import open_registry
     from registry.conventions import name_and_reference
 
-    registry = open_registry(given().state, given().tracking_uri)
+    registry = opened_registry()
     version = registry.resolve(*name_and_reference(uri))
     if digest and version.digest != digest:
         raise UsageError(f"{version.uri}: found digest {version.digest[:12]}; expected {digest[:12]}")
@@ -124,11 +112,15 @@ def model_download(
     return 0
 
 
+def _show(version: ModelVersion, **more: object) -> int:
+    given().show(version.model_dump(mode="json") | more, _line(version), names=[version.uri])
+    return 0
+
+
 def _line(version: ModelVersion) -> str:
     aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
     if not version.digest:
         return f"{version.uri}{aliases}: no digests yet; run: tidegate model add {version.name} {version.version}"
-    size = version.size_bytes / 1e6
     # Lists do not read them.
     files = f"{len(version.files)} files, " if version.files else ""
-    return f"{version.uri}{aliases}: {files}{size:.0f} MB, digest {version.digest[:12]}"
+    return f"{version.uri}{aliases}: {files}{version.size_bytes / 1e6:.0f} MB, digest {version.digest[:12]}"

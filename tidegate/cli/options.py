@@ -7,35 +7,88 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, BadParameter, Option
 
-from tidegate.cli.global_options import given
+from tidegate.cli.settings import given
 from tidegate.core.errors import UsageError
 from tidegate.core.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from pipelines.spec.delivery import Delivery
+    from registry.versions import MlflowRegistry
     from tidegate.connect import DeliveryDisplay
     from tidegate.surroundings import Surroundings
 
-Spec = Annotated[Path, typer.Argument(help="The delivery's spec.", show_default=True)]
+SPEC = Path("delivery.yaml")
+Spec = Annotated[Path, Argument(help="The delivery's spec.", show_default=True)]
+DeliveryId = Annotated[str, Argument(help="The delivery's id, or at least its first 8 characters.")]
+VersionNumber = Annotated[
+    str | None,
+    Option(metavar="NUMBER", help="Number of the version; default: the one with the alias `model.from`."),
+]
 PrometheusAccessOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--prometheus-access",
         metavar="FILE",
         help="Tenant, CA and credentials of that Prometheus; secrets stand in files and variables that it names.",
     ),
 ]
-Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Allow plain HTTP to other machines; never with a password.")
-]
-Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="Namespace; default: the context's.")]
-RegionOfSpec = Annotated[str | None, typer.Option(metavar="NAME", help="Region of the spec; default: its only one.")]
+Insecure = Annotated[bool, Option("--insecure", help="Allow plain HTTP to other machines; never with a password.")]
+Namespace = Annotated[str | None, Option(metavar="NAME", help="Namespace; default: the context's.")]
+RegionOfSpec = Annotated[str | None, Option(metavar="NAME", help="Region of the spec; default: its only one.")]
 Regions = Annotated[
-    list[str] | None, typer.Option("--region", metavar="NAME", help="Region of the spec; repeatable; default: all.")
+    list[str] | None, Option("--region", metavar="NAME", help="Region of the spec; repeatable; default: all.")
 ]
-SPEC = Path("delivery.yaml")
+Hosts = Annotated[
+    list[str] | None,
+    Option("--host", metavar="NAME", help="Host name that it accepts, besides IP addresses; repeatable."),
+]
+TlsCert = Annotated[Path | None, Option(help="TLS certificate of what it listens on.")]
+TlsKey = Annotated[Path | None, Option(help="Key of the certificate.")]
+By = Annotated[str | None, Option(help="Your name, where the spec accepts a name.")]
+Identity = Annotated[
+    str | None,
+    Option(
+        "--identity",
+        envvar="TIDEGATE_IDENTITY",
+        metavar="KIND:VALUE",
+        help="Who you are: ssh:FILE (the public key will do when an agent holds it), oidc:FILE with a token, or "
+        "oidc-cmd:COMMAND that prints one ({digest} in it is what the token must carry); or set TIDEGATE_OIDC_TOKEN.",
+    ),
+]
+Ci = Annotated[
+    bool,
+    Option(
+        "--ci",
+        help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary on the job's page "
+        "(GitHub) or in tidegate-summary.md (GitLab).",
+    ),
+]
+ReportFiles = Annotated[
+    list[Path] | None,
+    Option("--report", help="Write a report: JUnit XML to a .xml, a Markdown summary to a .md; repeatable."),
+]
+
+
+class Duration(timedelta):
+    """Shown as a person writes it."""
+
+    def __str__(self) -> str:
+        return format_duration(self) if self else "0s"
+
+
+def duration(value: str | timedelta) -> Duration:
+    """The parser of options such as `30s`, `10m`, `2h`; a default is one already.
+
+    Raises:
+        BadParameter: when the text means none.
+    """
+    try:
+        read = value if isinstance(value, timedelta) else parse_duration(value)
+    except ValueError as error:
+        raise BadParameter(f"found {value!r}; expected {error}") from error
+    return Duration(seconds=read.total_seconds())
 
 
 def selected_regions(spec: Delivery, named: Sequence[str], context: str | None) -> tuple[str, ...]:
@@ -63,52 +116,6 @@ def selected_regions(spec: Delivery, named: Sequence[str], context: str | None) 
     return reached
 
 
-class Duration(timedelta):
-    """Shown as a person writes it."""
-
-    def __str__(self) -> str:
-        return format_duration(self) if self else "0s"
-
-
-def duration(value: str | timedelta) -> Duration:
-    """The parser of options such as `30s`, `10m`, `2h`; a default is one already.
-
-    Raises:
-        BadParameter: when the text means none.
-    """
-    try:
-        read = value if isinstance(value, timedelta) else parse_duration(value)
-    except ValueError as error:
-        raise typer.BadParameter(f"found {value!r}; expected {error}") from error
-    return Duration(seconds=read.total_seconds())
-
-
-Identity = Annotated[
-    str | None,
-    typer.Option(
-        "--identity",
-        envvar="TIDEGATE_IDENTITY",
-        metavar="KIND:VALUE",
-        help="Who you are: ssh:FILE (the public key will do when an agent holds it), oidc:FILE with a token, or "
-        "oidc-cmd:COMMAND that prints one ({digest} in it is what the token must carry); or set TIDEGATE_OIDC_TOKEN.",
-    ),
-]
-
-
-Ci = Annotated[
-    bool,
-    typer.Option(
-        "--ci",
-        help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary on the job's page "
-        "(GitHub) or in tidegate-summary.md (GitLab).",
-    ),
-]
-ReportFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--report", help="Write a report: JUnit XML to a .xml, a Markdown summary to a .md; repeatable."),
-]
-
-
 def surroundings(spec_folder: Path | None = None) -> Surroundings:
     """Where the command works. A trust file in the folder of the caller's spec is refused unless it is named."""
     from tidegate.surroundings import Surroundings
@@ -116,10 +123,16 @@ def surroundings(spec_folder: Path | None = None) -> Surroundings:
     return Surroundings(given().state, given().tracking_uri, spec_folder)
 
 
+def opened_registry() -> MlflowRegistry:
+    """The registry alone, which loads less than `surroundings`."""
+    from pipelines.adapters.stores import open_registry
+
+    return open_registry(given().state, given().tracking_uri)
+
+
 def delivery_display(*, plain: bool = False) -> DeliveryDisplay:
     """What follows a delivery on stderr; in lines that do not move when `plain`."""
-    from tidegate.cli.views.console import PlainConsole
-    from tidegate.cli.views.delivery import follow
+    from tidegate.cli.views.delivery import PlainConsole, follow
     from tidegate.core.clock import SystemClock
 
     return follow(PlainConsole(stderr=True), SystemClock(), plain=plain)

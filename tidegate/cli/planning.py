@@ -1,16 +1,19 @@
-"""`tidegate plan`: what a delivery would do."""
+"""`tidegate plan`: what a delivery would do, or what the gates of a file need."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
+from gates.planning.forecast import forecasts, with_proposals
+from gates.traffic import Assumptions, Exposure
 from pipelines.adapters.clusters import engines_of
 from pipelines.adapters.specs import read_delivery
 from pipelines.errors import PlanRefused
+from pipelines.judging.gate_sets import read_gates
 from pipelines.model import Plan
 from pipelines.plan.engines import engine_changes
 from pipelines.plan.planner import make_offline_plan
@@ -23,34 +26,20 @@ from pipelines.statements import Prover
 from registry.model import ModelVersion
 from rollouts.errors import KubeconfigWrong, Unfit
 from rollouts.manifests.spec import ClusterFleetSpec
-from rollouts.model import Engine, ForeignObject
-from tidegate.cli.output import Output, print_data, say
-from tidegate.cli.views.plan import AnyPlan, plan_markdown, print_plan, refusal_markdown
+from rollouts.model import ForeignObject
+from tidegate.cli.settings import Output, given, print_data
+from tidegate.cli.views.plan import AnyPlan, forecast_lines, plan_lines, plan_markdown, refusal_markdown
 from tidegate.connect import Lies, Reason, preconditions_here, preconditions_of
-from tidegate.core.errors import ExitCode, TidegateError
+from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.process import note
 from tidegate.core.text import in_bytes
 from tidegate.planning import images_of, plan_for
 from tidegate.surroundings import Surroundings
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A plan, and what stands in its way."""
-
-    spec: Delivery
-    plan: AnyPlan
-    reasons: Sequence[Reason] = ()
-    """Why `deliver` would not begin."""
-    foreign_objects: Mapping[str, Sequence[ForeignObject]] = field(default_factory=dict)
-    git: GitPreview | None = None
-    """What would be committed; None where the spec names no repository, or it was not asked."""
-
-
 def show_plan(
     at: Surroundings | None,
     spec_path: Path,
-    output: Output,
     *,
     version: str | None = None,
     users: bool = False,
@@ -62,7 +51,6 @@ def show_plan(
     Args:
         at: where it would be carried; None for the steps by the spec and its files alone.
         spec_path: of the delivery's spec.
-        output: its form.
         version: the version's number; None for the one that the alias points at.
         users: whether users would be played.
         asker: proves who would ask for it.
@@ -72,35 +60,35 @@ def show_plan(
     Raises:
         TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
     """
-    with _no_plan_told(spec_path, output):
+    with _no_plan_told(spec_path):
         spec = read_delivery(spec_path)
         if at is None:
-            _show(_Shown(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent)))), output)
+            _show(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent))))
             return ExitCode.DELIVERED
         plan = plan_for(spec, at.registry, version=version, preview=True)
         git: list[GitPreview] = []
         reasons = list(preconditions_here(at, spec, users=users, asker=asker))
         reasons += preconditions_of(at, spec, plan, git.append)
-    foreign, unseen = _foreign_objects(spec, _engines(spec, plan, at))
-    for where, error in unseen.items():
-        if here or isinstance(error, Unfit):
-            reasons.append(Reason(error, Lies.SPEC if isinstance(error, Unfit) else Lies.HERE))
+    foreign: dict[str, Sequence[ForeignObject]] = {}
+    for where, found in _objects_there(spec, plan, at).items():
+        if not isinstance(found, TidegateError):
+            foreign |= {where: found} if found else {}
+        elif here or isinstance(found, Unfit):
+            reasons.append(Reason(found, Lies.SPEC if isinstance(found, Unfit) else Lies.HERE))
         else:
             # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
-            note(f"{where} was not looked at: {error}")
-    found = _Shown(spec, plan, reasons, foreign, next(iter(git), None))
-    _show(found, output)
+            note(f"{where} was not looked at: {found}")
+    _show(spec, plan, reasons, foreign, git)
     counted = [each.error for each in reasons if here or each.lies is Lies.SPEC]
-    if counted:
-        return int(counted[0].exit_code)
-    return int(ExitCode.USAGE if found.foreign_objects else ExitCode.DELIVERED)
+    return int(counted[0].exit_code if counted else ExitCode.USAGE if foreign else ExitCode.DELIVERED)
 
 
 @contextmanager
-def _no_plan_told(spec_path: Path, output: Output) -> Iterator[None]:
+def _no_plan_told(spec_path: Path) -> Iterator[None]:
     try:
         yield
     except TidegateError as error:
+        output = given().output
         if output is Output.MARKDOWN:
             print(refusal_markdown(str(spec_path), str(error)), end="")
         elif output.is_data and isinstance(error, PlanRefused):
@@ -109,84 +97,80 @@ def _no_plan_told(spec_path: Path, output: Output) -> Iterator[None]:
         raise
 
 
-def _show(found: _Shown, output: Output) -> None:
-    if output.is_data:
-        print_data(_as_data(found), output)
-        return
-    spec = found.spec
-    lines = [_adoption(each) for each in _without_digests(found.plan)]
-    lines += [*(_held(each) for each in engine_counts(spec)), *unprotected(spec), *engine_notes(spec)]
-    lines += _engine_lines(found.plan)
-    lines += found.git.lines if found.git else []
-    lines += [f"{region}: {each}: `deliver` refuses" for region, all_ in found.foreign_objects.items() for each in all_]
-    lines += [f"`deliver` would not begin: {each.error}" for each in found.reasons]
-    if output is Output.MARKDOWN:
-        print(plan_markdown(found.plan, str(spec.path), lines), end="")
-        return
-    print_plan(found.plan)
-    say(*lines)
-
-
-def _engines(spec: Delivery, plan: Plan, at: Surroundings) -> Sequence[Engine]:
-    """What serves and what is delivered; none where no image is known, of which the preconditions tell."""
-    try:
-        return engines_of(plan, spec, images_of(plan, spec, at.registry, None))
-    except TidegateError:
-        return ()
-
-
-def _foreign_objects(
-    spec: Delivery, engines: Sequence[Engine]
-) -> tuple[Mapping[str, Sequence[ForeignObject]], Mapping[str, TidegateError]]:
-    """Objects of others where the delivery's would be, by region, and why others were not seen."""
+def _objects_there(
+    spec: Delivery, plan: Plan, at: Surroundings
+) -> Mapping[str, Sequence[ForeignObject] | TidegateError]:
+    """By region, objects of others where the delivery's would be, or why they were not seen."""
     if not isinstance(spec.fleet, ClusterFleetSpec):
-        return {}, {}
+        return {}
     # Not above: it imports Kubernetes' client.
     from pipelines.adapters.clusters import foreign_objects_in_clusters
 
     try:
-        looked = asyncio.run(foreign_objects_in_clusters(spec, spec.fleet, engines))
+        engines = engines_of(plan, spec, images_of(plan, spec, at.registry, None))
+    except TidegateError:
+        # No image is known, of which the preconditions tell.
+        engines = ()
+    try:
+        return asyncio.run(foreign_objects_in_clusters(spec, spec.fleet, engines))
     # Of a context that is not there the preconditions tell.
     except KubeconfigWrong:
-        return {}, {}
+        return {}
     except TidegateError as error:
-        return {}, {"every region": error}
-    unseen = {region: each for region, each in looked.items() if isinstance(each, TidegateError)}
-    return {region: each for region, each in looked.items() if each and not isinstance(each, TidegateError)}, unseen
+        return {"every region": error}
 
 
-def _as_data(found: _Shown) -> dict[str, object]:
-    plan, spec = found.plan, found.spec
+def _show(
+    spec: Delivery,
+    plan: AnyPlan,
+    reasons: Sequence[Reason] = (),
+    foreign: Mapping[str, Sequence[ForeignObject]] | None = None,
+    git: Sequence[GitPreview] = (),
+) -> None:
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
-    engines = [each.model_dump(mode="json") for each in engine_counts(spec)]
-    told = {"steps": steps, "expected_seconds": plan.expected_seconds, "engines": engines}
-    unproven = [{"model": each.uri, "size_bytes": each.size_bytes} for each in _without_digests(plan)]
-    told |= {"adopts": unproven} if unproven else {}
-    told |= {"refusals": [str(each.error) for each in found.reasons]}
-    others = found.foreign_objects
-    named = {region: [each.model_dump(mode="json") for each in there] for region, there in others.items()}
-    told |= {"foreign_objects": named} if named else {}
-    told |= {"engine_notes": list(engine_notes(spec))} if spec.engine.image else {}
-    told |= (
-        {"git": {str(wave): [each.model_dump() for each in edits] for wave, edits in found.git.waves.items()}}
-        if (found.git)
-        else {}
-    )
-    told |= {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ClusterFleetSpec) else {}
-    return plan.model_dump(mode="json") | told
+    data, lines = {"steps": steps, "expected_seconds": plan.expected_seconds}, list[str]()
+    for told, said in (*_of_spec(spec, plan), *_in_its_way(reasons, foreign or {}, git)):
+        data |= told
+        lines += said
+    if given().output is Output.MARKDOWN:
+        print(plan_markdown(plan, str(spec.path), lines), end="")
+    else:
+        given().show(plan.model_dump(mode="json") | data, *plan_lines(plan), *lines)
 
 
-def _without_digests(plan: AnyPlan) -> list[ModelVersion]:
-    if not isinstance(plan, Plan):
-        return []
-    return [version for version in (plan.champion, plan.version) if not version.digest]
+Told = tuple[dict[str, object], Iterable[str]]
+"""The same for programs, and in lines for people."""
 
 
-def _engine_lines(plan: AnyPlan) -> list[str]:
-    """What differs between the engine in production and the one to deliver."""
+def _of_spec(spec: Delivery, plan: AnyPlan) -> Iterator[Told]:
+    """What is to be known besides the steps: of versions, engines, the guard, and what changes of the engine."""
+    versions = (plan.champion, plan.version) if isinstance(plan, Plan) else ()
+    if unproven := [version for version in versions if not version.digest]:
+        adopts = [{"model": each.uri, "size_bytes": each.size_bytes} for each in unproven]
+        yield {"adopts": adopts}, map(_adoption, unproven)
+    engines = engine_counts(spec)
+    yield {"engines": [each.model_dump(mode="json") for each in engines]}, map(_held, engines)
+    guard: dict[str, object] = {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ClusterFleetSpec) else {}
+    yield guard, unprotected(spec)
+    notes = list(engine_notes(spec))
+    yield {"engine_notes": notes} if spec.engine.image else {}, notes
     if isinstance(plan, Plan) and plan.engine and plan.champion_engine:
-        return [f"engine.{each}" for each in engine_changes(plan.champion_engine, plan.engine)]
-    return []
+        yield {}, (f"engine.{each}" for each in engine_changes(plan.champion_engine, plan.engine))
+
+
+def _in_its_way(
+    reasons: Sequence[Reason], foreign: Mapping[str, Sequence[ForeignObject]], git: Sequence[GitPreview]
+) -> Iterator[Told]:
+    """What would be committed, what others have where the objects would be, and why `deliver` would not begin."""
+    for each in git:
+        waves = {str(wave): [edit.model_dump() for edit in edits] for wave, edits in each.waves.items()}
+        yield {"git": waves}, each.lines
+    if foreign:
+        named = {region: [each.model_dump(mode="json") for each in there] for region, there in foreign.items()}
+        refused = (f"{region}: {each}: `deliver` refuses" for region, there in foreign.items() for each in there)
+        yield {"foreign_objects": named}, refused
+    refusals = [str(each.error) for each in reasons]
+    yield {"refusals": refusals}, (f"`deliver` would not begin: {each}" for each in refusals)
 
 
 def _adoption(version: ModelVersion) -> str:
@@ -204,3 +188,43 @@ def _held(count: EngineCount) -> str:
         f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
         f"{count.most} at most{cost}{warm}"
     )
+
+
+def show_forecasts(
+    gates: Path,
+    *,
+    requests_per_second: float | None,
+    weight: float,
+    pairs_per_second: float | None,
+    within: timedelta,
+    error_rate: str,
+    spread: float,
+    stable_pods: int,
+) -> int:
+    """Print what every gate of a file needs; the exit code is 3 when one would not pass a healthy version in time."""
+    judged = read_gates(gates)
+    terms = judged.planned(within)
+    exposure = Exposure(
+        requests_per_second=requests_per_second,
+        percent=weight if terms.mirrored is None else terms.mirrored * 100,
+        mirrored=terms.mirrored is not None,
+        pairs_per_second=pairs_per_second,
+        within_seconds=within.total_seconds(),
+        look_seconds=judged.look.total_seconds(),
+    )
+    assumed = Assumptions(error_rate=_share(error_rate), spread=spread, stable_pods=stable_pods)
+    found = [with_proposals(terms, forecast, exposure, assumed) for forecast in forecasts(terms, exposure, assumed)]
+    told = [forecast.model_dump(mode="json") for forecast in found]
+    data = {"name": judged.name, "expected": assumed.model_dump(), "gates": told}
+    given().show(data, *forecast_lines(judged.name, found, assumed))
+    return ExitCode.DELIVERED if all(forecast.reachable for forecast in found) else ExitCode.INCONCLUSIVE
+
+
+def _share(percent: str) -> float:
+    try:
+        share = float(percent.removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not (percent.endswith("%") and 0 <= share < 1):
+        raise UsageError(f"--error-rate: got {percent}", hint="a percent such as 0.5%")
+    return share

@@ -1,52 +1,50 @@
 """`tidegate init`, `doctor`, `completion`, and `schema`, hidden: what prepares and checks."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301
-
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
-from tidegate.cli.completion import Shell, print_script
-from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Namespace, Regions, Spec, selected_regions
-from tidegate.cli.output import Output, print_data, say
+from tidegate.cli.settings import Output, given, prints, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.files import write_atomically
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from rich.text import Text
 
     from pipelines.doctor import RegionCheck
 
 EXAMPLE = "support-llm"
 """What the templates call the delivery and its model."""
 BESIDES = ("golden.jsonl", "prompts.txt")
+ZSH_SOURCED = "compdef _tidegate_completion tidegate"
+ZSH_EITHER = f"""if [[ "${{zsh_eval_context[-1]}}" == loadautofunc ]]; then
+  _tidegate_completion "$@"
+else
+  {ZSH_SOURCED}
+fi"""
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder to write to, or a file that ends in .yaml.")] = Path(),
+    folder: Annotated[Path, Argument(help="Folder to write to, or a file that ends in .yaml.")] = Path(),
     from_rollout: Annotated[
-        str | None, typer.Option("--from-rollout", metavar="NAME", help="Name this Rollout of the cluster in the spec.")
+        str | None, Option("--from-rollout", metavar="NAME", help="Name this Rollout of the cluster in the spec.")
     ] = None,
     namespace: Namespace = None,
     container: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Container that serves; default: the one with vLLM.")
+        str | None, Option(metavar="NAME", help="Container that serves; default: the one with vLLM.")
     ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the delivery; default: the folder's, or the Rollout's."),
-    ] = None,
+    name: Annotated[str | None, Option(help="Name of the delivery; default: the folder's, or the Rollout's.")] = None,
 ) -> int:
     """Write a delivery.yaml: an example, or of your Rollout.
 
@@ -71,7 +69,9 @@ def init(
     for option, value in asked.items():
         if value:
             raise UsageError(f"{option}: only with --from-rollout", hint="give it too, or leave this out")
-    write_example(path, name or _name_of(path))
+    # As its folder is called, where a delivery may be called so.
+    of_folder = re.sub(r"[^a-z0-9]+", "-", path.resolve().parent.name.lower()).strip("-")[:40].strip("-")
+    write_example(path, name or of_folder or EXAMPLE)
     say(f"next: tidegate plan --offline {path}")
     return ExitCode.DELIVERED
 
@@ -85,12 +85,6 @@ async def _drafted(rollout: str, namespace: str | None, container: str | None, n
         return await drafted(cluster, rollout, context=context or "", container=container, name=name)
 
 
-def _name_of(path: Path) -> str:
-    """As its folder is called, where a delivery may be called so."""
-    name = re.sub(r"[^a-z0-9]+", "-", path.resolve().parent.name.lower()).strip("-")[:40].strip("-")
-    return name or EXAMPLE
-
-
 def write_example(path: Path, name: str = EXAMPLE) -> None:
     """Write the templates, and the schema that editors check them with.
 
@@ -98,8 +92,7 @@ def write_example(path: Path, name: str = EXAMPLE) -> None:
         UsageError: when a file is already there, or cannot be written; nothing is written then.
     """
     templates = files("tidegate.cli.templates")
-    spec = templates.joinpath("delivery.yaml").read_text(encoding="utf-8").replace(EXAMPLE, name)
-    texts = {path: spec}
+    texts = {path: templates.joinpath("delivery.yaml").read_text(encoding="utf-8").replace(EXAMPLE, name)}
     texts |= {path.parent / each: templates.joinpath(each).read_text(encoding="utf-8") for each in BESIDES}
     texts[path.parent / "delivery.schema.json"] = schema_text("delivery")
     if existing := [each for each in texts if each.exists()]:
@@ -108,7 +101,7 @@ def write_example(path: Path, name: str = EXAMPLE) -> None:
     print(*texts, sep="\n")
 
 
-def schema(kind: Annotated[str, typer.Argument(help="delivery, trust, gates or batch.")] = "delivery") -> int:
+def schema(kind: Annotated[str, Argument(help="delivery, trust, gates or batch.")] = "delivery") -> int:
     """Print a JSON schema, for editors and checks: of a spec, or of a line of evidence.
 
     \b
@@ -137,7 +130,9 @@ def schema_text(kind: str) -> str:
     return json.dumps(known[kind].model_json_schema(by_alias=True), indent=2, sort_keys=True) + "\n"
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)]) -> int:
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Argument(help="The shell.", show_default=False)],
+) -> int:
     """Print the completion script of a shell.
 
     \b
@@ -146,7 +141,23 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", show_de
       tidegate completion zsh > "${fpath[1]}/_tidegate"
       tidegate completion fish > ~/.config/fish/completions/tidegate.fish
     """
-    return print_script(shell)
+    from typer._completion_classes import completion_init
+    from typer._completion_shared import get_completion_script
+
+    completion_init()
+    script = get_completion_script(prog_name="tidegate", complete_var="_TIDEGATE_COMPLETE", shell=shell).strip()
+    # Typer's ends with a call that serves a sourced file alone; compinit loads a file in `fpath` at the first Tab.
+    print(script.replace(ZSH_SOURCED, ZSH_EITHER))
+    return ExitCode.DELIVERED
+
+
+def complete(root: Any) -> int:
+    """Answer the shell that runs such a script: what may stand at the cursor, one a line."""
+    from typer._completion_classes import completion_init
+    from typer.completion import shell_complete
+
+    completion_init()
+    return shell_complete(root, {}, "tidegate", "_TIDEGATE_COMPLETE", os.environ["_TIDEGATE_COMPLETE"])
 
 
 @prints(Output.JSON, Output.YAML)
@@ -154,10 +165,10 @@ def doctor(
     spec: Spec = SPEC,
     region: Regions = None,
     controller_namespace: Annotated[
-        str, typer.Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
+        str, Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
     ] = "argo-rollouts",
     only_test: Annotated[
-        bool, typer.Option("--send-test", help="Only send a test message to everyone under `notify`.")
+        bool, Option("--send-test", help="Only send a test message to everyone under `notify`.")
     ] = False,
 ) -> int:
     """Find what would break a delivery in the clusters, and the fix. Changes nothing.
@@ -192,16 +203,11 @@ def doctor(
     checks = check_regions(read, fleet, regions, named_trust(spec.parent), controller_namespace)
     if read.git:
         checks["git"] = check_git(read)
-    if given().output.is_data:
-        print_data([_as_data(name, one) for name, one in checks.items()], given().output)
-    else:
-        from tidegate.cli.views.console import PlainConsole
-
-        PlainConsole(soft_wrap=True).print(findings_text(checks))
+    given().show([_as_data(name, one) for name, one in checks.items()], *findings_lines(checks))
     # A region that could not be looked at counts for more than what was found in others.
     if any(one.problem for one in checks.values()):
         return ExitCode.OUTSIDE
-    worse = any(finding.severity is not Severity.NOTE for one in checks.values() for finding in one.findings)
+    worse = any(each.severity is not Severity.NOTE for one in checks.values() for each in one.findings)
     return ExitCode.ROLLED_BACK if worse else ExitCode.DELIVERED
 
 
@@ -210,27 +216,21 @@ def _as_data(region: str, seen: RegionCheck) -> dict[str, object]:
     return {"region": region, "reachable": not seen.problem, "problem": seen.problem or None, "findings": findings}
 
 
-def findings_text(checks: Mapping[str, RegionCheck]) -> Text:
+def findings_lines(checks: Mapping[str, RegionCheck]) -> Iterator[str]:
     """Region after region: its findings, the worst first; then those that could not be looked at, and why."""
-    from rich.text import Text
-
     from pipelines.views.wording import by_reason
     from rollouts.doctor.model import Severity
 
-    marks = {Severity.ERROR: ("✗", "bold red"), Severity.WARNING: ("!", "yellow"), Severity.NOTE: ("·", "dim")}
-    lines = []
+    marks = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "·"}
     for name, one in checks.items():
         count = Counter(finding.severity for finding in one.findings)
-        told = [f"{count[kind]} {kind}{'s' if count[kind] != 1 else ''}" for kind in Severity if count[kind]]
+        told = [f"{count[kind]} {kind}{'s' * (count[kind] != 1)}" for kind in Severity if count[kind]]
         if not one.problem:
-            lines.append(Text.assemble((name, "bold"), ": ", ", ".join(told) or "nothing is wrong"))
+            yield f"{name}: {', '.join(told) or 'nothing is wrong'}"
         for finding in one.findings:
-            mark, style = marks[finding.severity]
-            what = Text(finding.what, style="" if finding.severity is Severity.NOTE else style)
-            lines.append(Text.assemble("  ", (mark, style), " ", what, f" ({finding.code})"))
-            lines += [Text.assemble(("      seen:  ", "dim"), seen) for seen in finding.evidence]
-            lines.append(Text.assemble(("      cause: ", "dim"), finding.cause))
-            lines.append(Text.assemble(("      remediation:  ", "dim"), finding.remediation))
+            yield f"  {marks[finding.severity]} {finding.what} ({finding.code})"
+            yield from (f"      seen:  {each}" for each in finding.evidence)
+            yield f"      cause: {finding.cause}"
+            yield f"      remediation:  {finding.remediation}"
     away = by_reason({name: one.problem for name, one in checks.items() if one.problem})
-    lines += [Text.assemble((", ".join(names), "bold"), ": ", problem) for problem, names in away.items()]
-    return Text("\n").join(lines)
+    yield from (f"{', '.join(names)}: {problem}" for problem, names in away.items())

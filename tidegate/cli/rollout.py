@@ -1,70 +1,54 @@
 """`tidegate rollout`: the Kubernetes objects of a delivery."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
-
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-import typer
+from typer import Argument, Option, Typer
 
 from rollouts.manifests.conventions import RenderPart
-from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Namespace, RegionOfSpec, Spec
-from tidegate.cli.output import Output, print_objects, say
+from tidegate.cli.settings import Output, given, print_objects, prints, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
 from tidegate.core.text import failure_line, json_of
 
 if TYPE_CHECKING:
     from rollouts.kube.client import KubeClient
-    from rollouts.manifests.diff import ObjectDiff
     from rollouts.manifests.manifest import Release
     from rollouts.manifests.spec import ArgoFleetSpec
 
-rollout = typer.Typer(name="rollout", help="The Kubernetes objects of a delivery.")
+rollout = Typer(name="rollout", help="The Kubernetes objects of a delivery.")
 
-Version = Annotated[str, typer.Option(metavar="NUMBER", help="Model version; needed for objects of the part serving.")]
+Version = Annotated[str, Option(metavar="NUMBER", help="Model version; needed for objects of the part serving.")]
 Image = Annotated[
-    str, typer.Option(metavar="REPOSITORY@DIGEST", help="The engine's image; default: the spec's `engine.image`.")
+    str, Option(metavar="REPOSITORY@DIGEST", help="The engine's image; default: the spec's `engine.image`.")
 ]
-Digest = Annotated[str, typer.Option(metavar="SHA256", help="Digest of the model version, as `model list` prints it.")]
+Digest = Annotated[str, Option(metavar="SHA256", help="Digest of the model version, as `model list` prints it.")]
+RenderAs = Literal["objects", "workflow", "argo-ignore", "flux-ignore"]
 GUARD_RETRY_SECONDS = 60.0
 """For a way back that nobody answers; what was begun goes on with the next look."""
 Answer = TypeVar("Answer")
-
-
-class RenderAs(StrEnum):
-    """What is printed of a delivery."""
-
-    OBJECTS = "objects"
-    WORKFLOW = "workflow"
-    ARGO_IGNORE = "argo-ignore"
-    FLUX_IGNORE = "flux-ignore"
 
 
 @rollout.command("render")
 @prints(Output.JSON, Output.YAML, Output.NAME)
 def render(
     spec: Spec = SPEC,
-    form: Annotated[RenderAs, typer.Option("--as", help="What to print.")] = RenderAs.OBJECTS,
+    form: Annotated[RenderAs, Option("--as", help="What to print.")] = "objects",
     version: Version = "",
     image: Image = "",
     region: RegionOfSpec = None,
     digest: Digest = "",
     part: Annotated[
         list[RenderPart] | None,
-        typer.Option(metavar="PART", help="Only this: setup, which an administrator applies, or serving; repeatable."),
+        Option(metavar="PART", help="Only this: setup, which an administrator applies, or serving; repeatable."),
     ] = None,
-    against: Annotated[
-        bool, typer.Option("--against", help="Refuse if the cluster has others' objects there.")
-    ] = False,
+    against: Annotated[bool, Option("--against", help="Refuse if the cluster has others' objects there.")] = False,
 ) -> int:
     """Print all objects that a region needs to serve an engine, as YAML for `kubectl apply`.
 
@@ -79,27 +63,33 @@ def render(
       tidegate rollout render delivery.yaml --as workflow | kubectl apply -f -
       tidegate rollout render delivery.yaml --as argo-ignore
     """
-    if form is not RenderAs.OBJECTS:
+    if form != "objects":
         of_engine = {"version": version, "image": image, "region": region, "digest": digest, "part": part}
         for name, value in {**of_engine, "against": against}.items():
             if value:
                 raise UsageError(f"--{name}: only with --as objects", hint="leave it out")
-        return _print_workflow(spec) if form is RenderAs.WORKFLOW else _print_ignored(spec, form)
-    if objects := _objects_by_reference(spec, region):
-        print_objects(objects, given().output)
-        return ExitCode.DELIVERED
-    parts = [each for each in RenderPart if not part or each in part]
-    fleet, release, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
-    if against:
-        from rollouts.cluster.region import foreign_objects, refuse_foreign
+        if form == "workflow":
+            from pipelines.adapters.specs import read_delivery
+            from pipelines.workflow.render import blueprint_of, rendered
 
-        others = _ask(fleet, release, lambda cluster: foreign_objects(cluster, objects, release.delivery))
-        refuse_foreign(release.region, *others)
+            print_objects(rendered(blueprint_of(read_delivery(spec), spec)), given().output)
+        else:
+            _print_ignored(spec, argo=form == "argo-ignore")
+        return ExitCode.DELIVERED
+    objects = _beside(spec, region)
+    if not objects:
+        parts = [each for each in RenderPart if not part or each in part]
+        fleet, release, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
+        if against:
+            from rollouts.cluster.region import foreign_objects, refuse_foreign
+
+            others = _ask(fleet, release, lambda cluster: foreign_objects(cluster, objects, release.delivery))
+            refuse_foreign(release.region, *others)
     print_objects(objects, given().output)
     return ExitCode.DELIVERED
 
 
-def _objects_by_reference(path: Path, region: str | None) -> Sequence[Json]:
+def _beside(path: Path, region: str | None) -> Sequence[Json]:
     """What objects of others get beside them: rights, and the guard; none where objects are tidegate's own."""
     from pipelines.adapters.specs import read_spec, region_of
     from pipelines.plan.region_objects import guard_image
@@ -112,51 +102,35 @@ def _objects_by_reference(path: Path, region: str | None) -> Sequence[Json]:
     return beside(spec.metadata.name, spec.fleet, region_of(spec.fleet, region), guard_image(spec))
 
 
-def _print_workflow(spec: Path) -> int:
-    from pipelines.adapters.specs import read_delivery
-    from pipelines.workflow.render import blueprint_of, rendered
-
-    print_objects(rendered(blueprint_of(read_delivery(spec), spec)), given().output)
-    return ExitCode.DELIVERED
-
-
-def _print_ignored(spec_path: Path, form: RenderAs) -> int:
+def _print_ignored(spec_path: Path, *, argo: bool) -> None:
     from pipelines.adapters.specs import on_clusters, read_spec
     from pipelines.plan.region_objects import rendering
-    from rollouts.manifests.gitops import (
-        argo_cd_settings,
-        delivered_by_reference,
-        delivered_objects,
-        flux_settings,
-    )
+    from rollouts.manifests import gitops
     from rollouts.manifests.reference_spec import TheirsFleetSpec
     from rollouts.model import Engine
     from tidegate.core.yaml_text import yaml_text
 
+    if given().output is Output.NAME:
+        form = "argo-ignore" if argo else "flux-ignore"
+        raise UsageError(f"-o name: found --as {form}; expected text, json or yaml")
     spec = read_spec(spec_path)
     name = spec.metadata.name
     if isinstance(spec.fleet, TheirsFleetSpec):
-        delivered = delivered_by_reference(spec.fleet)
+        delivered = gitops.delivered_by_reference(spec.fleet)
     else:
         fleet = on_clusters(spec)
         # Neither names nor fields depend on the engine.
         engine = Engine(version="0", digest="", model=name, image="none")
-        rendered = (each for region in fleet.regions for each in rendering(spec, fleet, region)(engine))
-        delivered = delivered_objects(rendered)
-    kind, settings = (
-        ("Application", argo_cd_settings(delivered))
-        if form is RenderAs.ARGO_IGNORE
-        else ("Kustomization", flux_settings(delivered))
-    )
-    if given().output is Output.NAME:
-        raise UsageError(f"-o name: found --as {form}; expected text, json or yaml")
+        objects = (each for region in fleet.regions for each in rendering(spec, fleet, region)(engine))
+        delivered = gitops.delivered_objects(objects)
+    settings = gitops.argo_cd_settings(delivered) if argo else gitops.flux_settings(delivered)
+    kind = "Application" if argo else "Kustomization"
     given().show(
         settings,
         f"# For the `spec` of the {kind} that has objects of {name} which deliveries write.",
         "# Objects of `--part setup` are not among them: Git owns those.",
         *yaml_text(settings).splitlines(),
     )
-    return ExitCode.DELIVERED
 
 
 @rollout.command("diff")
@@ -167,7 +141,7 @@ def diff(
     image: Image = "",
     region: RegionOfSpec = None,
     digest: Digest = "",
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
+    exit_code: Annotated[bool, Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
 ) -> int:
     """Show what applying a region's objects would change in its cluster, and what is left over there.
 
@@ -182,7 +156,19 @@ def diff(
 
     fleet, release, objects = _objects(spec, region, tuple(RenderPart), version=version, image=image, digest=digest)
     found = _ask(fleet, release, lambda cluster: differences(cluster, objects))
-    lines = (line for each in found for line in _diff_lines(each))
+    lines: list[str] = []
+    for each in found:
+        line = f"{each.kind} {each.name}: {each.state}"
+        match each.state:
+            case DiffState.NOT_OURS:
+                lines.append(each.text)
+            case DiffState.REFUSED:
+                lines.append(f"{line}; {each.text}")
+            case DiffState.CHANGED:
+                lines += [line, *(f"  {part}" for part in each.text.splitlines())]
+            case _:
+                # New ones by name only: `tidegate rollout render` prints them.
+                lines.append(line)
     given().show([each.model_dump(mode="json") for each in found], *lines)
     states = {each.state for each in found}
     if DiffState.NOT_OURS in states:
@@ -190,18 +176,6 @@ def diff(
     if DiffState.REFUSED in states:
         return ExitCode.OUTSIDE
     return ExitCode.ROLLED_BACK if exit_code and states - {DiffState.SAME} else ExitCode.DELIVERED
-
-
-def _diff_lines(found: ObjectDiff) -> list[str]:
-    """New objects by name only: `tidegate rollout render` prints them."""
-    from rollouts.manifests.diff import DiffState
-
-    if found.state is DiffState.NOT_OURS:
-        return [found.text]
-    line = f"{found.kind} {found.name}: {found.state}"
-    if found.state is DiffState.REFUSED:
-        return [f"{line}; {found.text}"]
-    return [line, *(f"  {each}" for each in found.text.splitlines())] if found.state is DiffState.CHANGED else [line]
 
 
 def _objects(
@@ -216,7 +190,6 @@ def _objects(
     from pipelines.adapters.trust import named_trust, trusted_images
     from pipelines.authority.engine_images import pem_of
     from pipelines.plan.region_objects import region_objects, release_of
-    from tidegate.core.process import note
 
     spec, trusted = read_spec(spec_path), named_trust(spec_path.parent)
     fleet = on_clusters(spec)
@@ -233,7 +206,7 @@ def _objects(
     )
     found = region_objects(spec, fleet, release, parts=parts)
     for reason in found.left_out:
-        note(f"not watched in the cluster: {reason}")
+        given().note(f"not watched in the cluster: {reason}")
     return fleet, release, found.objects
 
 
@@ -249,14 +222,14 @@ def _ask(fleet: ArgoFleetSpec, release: Release, question: Callable[[KubeClient]
 
 @rollout.command("guard", hidden=True)
 def guard(
-    name: Annotated[str, typer.Argument(help="Name of the delivery, which its Rollout has too.")],
-    region: Annotated[str, typer.Option(help="Region, for the lines of output.")],
+    name: Annotated[str, Argument(help="Name of the delivery, which its Rollout has too.")],
+    region: Annotated[str, Option(help="Region, for the lines of output.")],
     namespace: Namespace = None,
     place: Annotated[
-        str, typer.Option("--place", metavar="JSON", help="What the spec's `fleet` says of it, as it is rendered.")
+        str, Option("--place", metavar="JSON", help="What the spec's `fleet` says of it, as it is rendered.")
     ] = "{}",
     probes: Annotated[
-        int | None, typer.Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
+        int | None, Option("--probes", min=0, max=65535, help="Answer /healthz and /readyz on this port.")
     ] = None,
 ) -> int:
     """Roll back a trial of this cluster that no process has carried for too long; checks every 10 s.

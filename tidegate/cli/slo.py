@@ -1,77 +1,52 @@
 """`tidegate slo`: Prometheus rules and other files of SLOs."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
-
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
-from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Duration, PrometheusAccessOption
-from tidegate.cli.output import Output, print_data
+from tidegate.cli.settings import Output, given, prints
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.units import parse_prometheus_duration
 
-slo = typer.Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
-
-Input = Annotated[
-    Path,
-    typer.Argument(metavar="INPUT", help="A file, a directory with .yml and .yaml files, or `-`.", allow_dash=True),
-]
-
-
-def _regex(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise typer.BadParameter(f"found {pattern!r}; expected a regular expression ({error})") from error
+slo = Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
 
 
 def _period(text: str | timedelta) -> Duration:
     try:
         return Duration(seconds=parse_prometheus_duration(text).total_seconds())
     except ValueError as error:
-        raise typer.BadParameter(f"found {text!r}; expected {error}") from error
+        raise BadParameter(f"found {text!r}; expected {error}") from error
 
 
+Input = Annotated[
+    Path, Argument(metavar="INPUT", help="A file, a directory with .yml and .yaml files, or `-`.", allow_dash=True)
+]
 Labels = Annotated[
-    list[str] | None,
-    typer.Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label for every rule; repeatable."),
+    list[str] | None, Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label for every rule; repeatable.")
 ]
-Period = Annotated[
-    Duration, typer.Option("--default-slo-period", parser=_period, help="Period of SLOs that state none.")
-]
+Period = Annotated[Duration, Option("--default-slo-period", parser=_period, help="Period of SLOs that state none.")]
 Windows = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--slo-period-windows-path",
         metavar="FOLDER",
         help="Directory of alert windows, in place of those for 28d and 30d.",
     ),
 ]
-Exclude = Annotated[
-    re.Pattern[str] | None,
-    typer.Option(
-        "--fs-exclude", "-e", metavar="REGEX", parser=_regex, help="In a directory: skip paths that match this regex."
-    ),
-]
-Include = Annotated[
-    re.Pattern[str] | None,
-    typer.Option(
-        "--fs-include", "-n", metavar="REGEX", parser=_regex, help="In a directory: only paths that match this regex."
-    ),
-]
+ONLY = "In a directory: only paths that match this regex."
+SKIP = "In a directory: skip paths that match this regex."
+Exclude = Annotated[re.Pattern[str] | None, Option("--fs-exclude", "-e", metavar="REGEX", help=SKIP)]
+Include = Annotated[re.Pattern[str] | None, Option("--fs-include", "-n", metavar="REGEX", help=ONLY)]
 Duplicates = Annotated[
-    bool, typer.Option("--ignore-slo-duplicates", help="Take SLOs of one service and name in several places.")
+    bool, Option("--ignore-slo-duplicates", help="Take SLOs of one service and name in several places.")
 ]
 A_MONTH = Duration(days=30)
 
@@ -81,8 +56,7 @@ def generate(
     *,
     source: Input,
     target: Annotated[
-        Path,
-        typer.Argument(metavar="OUTPUT", help="A file, `-`, or a directory when INPUT is one.", allow_dash=True),
+        Path, Argument(metavar="OUTPUT", help="A file, `-`, or a directory when INPUT is one.", allow_dash=True)
     ] = Path("-"),
     extra_labels: Labels = None,
     period: Period = A_MONTH,
@@ -90,10 +64,8 @@ def generate(
     exclude: Exclude = None,
     include: Include = None,
     duplicates: Duplicates = False,
-    disable_recordings: Annotated[
-        bool, typer.Option("--disable-recordings", help="Leave out recording rules.")
-    ] = False,
-    disable_alerts: Annotated[bool, typer.Option("--disable-alerts", help="Leave out alerts.")] = False,
+    disable_recordings: Annotated[bool, Option("--disable-recordings", help="Leave out recording rules.")] = False,
+    disable_alerts: Annotated[bool, Option("--disable-alerts", help="Leave out alerts.")] = False,
 ) -> int:
     """Write the Prometheus rules of SLOs, as Sloth v0.16 does.
 
@@ -110,16 +82,10 @@ def generate(
     from slo.rules import RuleOptions
 
     refuse_target(source, target)
+    labels = _extra_labels(extra_labels)
+    wanted = RuleOptions(extra_labels=labels, disable_recordings=disable_recordings, disable_alerts=disable_alerts)
     documents = rule_documents(
-        source,
-        RuleOptions(
-            extra_labels=_labels(extra_labels), disable_recordings=disable_recordings, disable_alerts=disable_alerts
-        ),
-        period=period,
-        windows_path=windows,
-        include=include,
-        exclude=exclude,
-        duplicates=duplicates,
+        source, wanted, period=period, windows_path=windows, include=include, exclude=exclude, duplicates=duplicates
     )
     write_rules(documents, source, target)
     if target != STREAM:
@@ -151,21 +117,15 @@ def validate(
     from slo.rules import RuleOptions
     from tidegate.core.spec import SpecError
 
-    output = given().output
+    wanted = RuleOptions(extra_labels=_extra_labels(extra_labels))
     try:
         documents = rule_documents(
-            source,
-            RuleOptions(extra_labels=_labels(extra_labels)),
-            period=period,
-            windows_path=windows,
-            include=include,
-            exclude=exclude,
-            duplicates=duplicates,
+            source, wanted, period=period, windows_path=windows, include=include, exclude=exclude, duplicates=duplicates
         )
     except SpecError as error:
-        if not output.is_data:
+        if not given().output.is_data:
             raise
-        print_data({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]}, output)
+        given().show({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]})
         return ExitCode.USAGE
     files = {path: [slo.id for group, _ in found for slo in group.slos] for path, found in documents.items()}
     listed = [{"file": str(path), "slos": slos} for path, slos in files.items()]
@@ -174,20 +134,20 @@ def validate(
     return ExitCode.DELIVERED
 
 
-def _labels(said: list[str] | None) -> dict[str, str]:
+def _extra_labels(texts: Sequence[str] | None) -> dict[str, str]:
     from slo.formats.fields import label_name
 
-    def checked_key(key: str, value: str) -> str | None:
+    def problem(key: str, value: str) -> str | None:
         try:
             label_name(key)
         except ValueError as error:
             return f"key=value, with {error}"
         return None if value else "key=value"
 
-    return _pairs("--extra-labels", said, checked_key)
+    return _pairs("--extra-labels", texts, problem)
 
 
-def _pairs(option: str, texts: list[str] | None, problem: Callable[[str, str], str | None]) -> dict[str, str]:
+def _pairs(option: str, texts: Sequence[str] | None, problem: Callable[[str, str], str | None]) -> dict[str, str]:
     """Labels as they are typed; `problem` says what is expected of one that is wrong."""
     pairs = {}
     for text in texts or ():
@@ -198,38 +158,31 @@ def _pairs(option: str, texts: list[str] | None, problem: Callable[[str, str], s
     return pairs
 
 
-class Counting(StrEnum):
-    """Who counts requests and their errors where the files will be used."""
-
-    ENGINE = "engine"
-    PROXY = "proxy"
-
-
 @slo.command("export")
 @prints(Output.JSON, Output.YAML)
 def export(
     places: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="[SPEC] FOLDER",
             help=f"The delivery's spec, {SPEC} when left out, and the folder to write to, which is made if absent.",
         ),
     ],
     prometheus: Annotated[
-        str, typer.Option("--prometheus", metavar="ADDRESS", help="Address of Prometheus for Argo Rollouts.")
+        str, Option("--prometheus", metavar="ADDRESS", help="Address of Prometheus for Argo Rollouts.")
     ] = "http://prometheus-operated.monitoring.svc:9090",
     access: PrometheusAccessOption = None,
     namespace: Annotated[
-        str,
-        typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of every object; default: kubectl's own."),
+        str, Option("-n", "--namespace", metavar="NAME", help="Namespace of every object; default: kubectl's own.")
     ] = "",
     labels: Annotated[
         list[str] | None,
-        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label for every Kubernetes object; repeatable."),
+        Option("--label", "-l", metavar="KEY=VALUE", help="Label for every Kubernetes object; repeatable."),
     ] = None,
     counted_by: Annotated[
-        Counting, typer.Option("--counted-by", help="What counts requests and errors, where an SLO does not state it.")
-    ] = Counting.ENGINE,
+        Literal["engine", "proxy"],
+        Option("--counted-by", help="What counts requests and errors, where an SLO does not state it."),
+    ] = "engine",
 ) -> int:
     """Write a delivery's SLOs as files for Prometheus, Argo Rollouts, Alertmanager, Grafana and Sloth.
 
@@ -255,17 +208,14 @@ def export(
         raise UsageError(f"{folder} is no folder", hint="name a folder to write to")
     cluster = export_cluster(prometheus, access, namespace, _pairs("--label", labels, label_problem))
     spec = named[0] if named else SPEC
-    files = slo_files(read_spec(spec), spec, cluster, CountedBy(counted_by.value))
-    states = write_files(files, folder)
-    if given().output.is_data:
-        listed = [
-            {"file": str(folder / file.name), "state": state, "holds": file.holds, "left_out": file.left_out}
-            for file, state in states
-        ]
-        print_data(listed, given().output)
-        return 0
-    for file, state in states:
-        print(f"{folder / file.name}: {state}; {file.holds}")
-        for reason in file.left_out:
-            given().note(f"not in {folder / file.name}: {reason}")
+    files = slo_files(read_spec(spec), spec, cluster, CountedBy(counted_by))
+    told: list[dict[str, object]] = []
+    lines = []
+    for file, state in write_files(files, folder):
+        path = str(folder / file.name)
+        told.append({"file": path, "state": state, "holds": file.holds, "left_out": file.left_out})
+        lines.append(f"{path}: {state}; {file.holds}")
+        for reason in () if given().output.is_data else file.left_out:
+            given().note(f"not in {path}: {reason}")
+    given().show(told, *lines)
     return 0

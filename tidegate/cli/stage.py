@@ -1,19 +1,25 @@
 """`tidegate stage`: a delivery step by step, each step a process."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301, PLR0917
-
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option, Typer
 
 from tidegate.cli.command import Group
-from tidegate.cli.global_options import given, prints
-from tidegate.cli.options import SPEC, Duration, Identity, Spec, delivery_display, duration, surroundings
-from tidegate.cli.output import Output
+from tidegate.cli.options import (
+    SPEC,
+    By,
+    Duration,
+    Identity,
+    Spec,
+    VersionNumber,
+    delivery_display,
+    duration,
+    surroundings,
+)
+from tidegate.cli.settings import Output, given, print_data, prints
 
 STEP = "step"
 
@@ -27,14 +33,8 @@ class StagesByName(Group):
         return super().resolve_command(ctx, args if known else [STEP, *args])
 
 
-stage = typer.Typer(
-    name="stage", help="A delivery step by step, each step a process, as in a workflow.", cls=StagesByName
-)
-
-
-Delivery = Annotated[
-    str, typer.Option("--delivery", envvar="TIDEGATE_DELIVERY", help="Id of the delivery, as `stage open` prints it.")
-]
+stage = Typer(name="stage", help="A delivery step by step, each step a process, as in a workflow.", cls=StagesByName)
+ID_HELP = "Id of the delivery, as `stage open` prints it."
 
 
 @stage.command("open")
@@ -42,29 +42,24 @@ Delivery = Annotated[
 def stage_open(
     *,
     spec: Spec = SPEC,
-    version: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER", help="Number of the version; default: the one with the alias `model.from`."),
-    ] = None,
+    version: VersionNumber = None,
     key: Annotated[
-        str | None,
-        typer.Option(help="A key such as the workflow's uid: the same key opens the same delivery."),
+        str | None, Option(help="A key such as the workflow's uid: the same key opens the same delivery.")
     ] = None,
     delivery: Annotated[
-        str | None, typer.Option(metavar="ID", help="Continue this delivery, whose process died, instead of a new one.")
+        str | None, Option(metavar="ID", help="Continue this delivery, whose process died, instead of a new one.")
     ] = None,
     patience: Annotated[
         Duration,
-        typer.Option(
-            parser=duration, help="Time until the next step must start; after it the delivery counts as dead."
-        ),
+        Option(parser=duration, help="Time until the next step must start; after it the delivery counts as dead."),
     ] = Duration(minutes=15),
-    by: Annotated[str | None, typer.Option(help="With --delivery: your name, where the spec accepts a name.")] = None,
+    by: By = None,
     identity: Identity = None,
 ) -> int:
     """Open a delivery: keep the spec and the files it names in its ledger, and print its id.
 
-    Changes no region and no alias. Refused (exit 2) while another delivery of the model runs.
+    Changes no region and no alias. Refused (exit 2) while another delivery of the model runs. With --delivery,
+    --by says who continues it.
 
     \b
     Examples:
@@ -94,15 +89,15 @@ def stage_open(
 @prints(Output.JSON, Output.YAML)
 def stage_step(
     step: Annotated[
-        str, typer.Argument(help="A step's id, such as canary@eu-west-1/25; or a stage's name with the options below.")
+        str, Argument(help="A step's id, such as canary@eu-west-1/25; or a stage's name with the options below.")
     ],
-    delivery: Delivery,
-    region: Annotated[str | None, typer.Option(help="Region.")] = None,
-    weight: Annotated[int | None, typer.Option(help="Percent of users, for canary.")] = None,
-    wave: Annotated[int | None, typer.Option(help="Number of the wave, for bake.")] = None,
+    delivery: Annotated[str, Option(envvar="TIDEGATE_DELIVERY", help=ID_HELP)],
+    region: Annotated[str | None, Option(help="Region.")] = None,
+    weight: Annotated[int | None, Option(help="Percent of users, for canary.")] = None,
+    wave: Annotated[int | None, Option(help="Number of the wave, for bake.")] = None,
     key: Annotated[
         str | None,
-        typer.Option(help="The key of `stage open`: refused once a process with another key carries the delivery."),
+        Option(help="The key of `stage open`: refused once a process with another key carries the delivery."),
     ] = None,
 ) -> int:
     """Run one step of a delivery that `stage open` opened.
@@ -117,8 +112,6 @@ def stage_step(
       tidegate stage step canary --region eu-west-1 --weight 25 --delivery ID
       tidegate stage step canary@eu-west-1/25 --delivery ID --key "$WORKFLOW_UID"
     """
-    from tidegate.cli.output import print_data
-    from tidegate.core.process import note
     from tidegate.steps import run_one_step, step_id
 
     named = step_id(step, region=region, weight=weight, wave=wave)
@@ -126,18 +119,16 @@ def stage_step(
     if given().output.is_data:
         print_data(result.model_dump(mode="json"), given().output)
     else:
-        note(f"{result.step}: {result.reason}")
+        given().note(f"{result.step}: {result.reason}")
     return int(result.exit_code)
 
 
 @stage.command("close")
 @prints(Output.JSON, Output.YAML)
 def stage_close(
-    delivery: Annotated[
-        str | None, typer.Option(envvar="TIDEGATE_DELIVERY", help="Id of the delivery, as `stage open` prints it.")
-    ] = None,
-    key: Annotated[str | None, typer.Option(help="In place of the id: the key that `stage open` was given.")] = None,
-    spec: Annotated[Path, typer.Argument(help="With --key: the delivery's spec.")] = SPEC,
+    delivery: Annotated[str | None, Option(envvar="TIDEGATE_DELIVERY", help=ID_HELP)] = None,
+    key: Annotated[str | None, Option(help="In place of the id: the key that `stage open` was given.")] = None,
+    spec: Annotated[Path, Argument(help="With --key: the delivery's spec.")] = SPEC,
 ) -> int:
     """End a delivery: delivered when all steps are done, else rolled back. For exit handlers.
 
@@ -148,12 +139,11 @@ def stage_close(
       tidegate stage close --delivery ID
       tidegate stage close delivery.yaml --key "$WORKFLOW_UID"
     """
-    from tidegate.core.process import note
     from tidegate.steps import close_steps
 
     result = close_steps(surroundings(), spec, delivery_display(), delivery=delivery, key=key)
     if result is None:
-        note(f"nothing to close: no delivery was opened with the key {key}")
+        given().note(f"nothing to close: no delivery was opened with the key {key}")
         return 0
     given().show(result.model_dump(mode="json"), f"{result.ending}: {result.reason}")
     return int(result.exit_code)

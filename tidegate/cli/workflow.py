@@ -1,32 +1,26 @@
 """`tidegate workflow`: deliveries as Argo Workflows."""
 
-# click wants the backspace that keeps examples unwrapped, and a command has as many options as it has.
-# ruff: noqa: D301
-
 from __future__ import annotations
 
 import asyncio
 from typing import Annotated
 
-import typer
+from typer import Option, Typer
 
-from tidegate.cli.global_options import given, prints
 from tidegate.cli.options import SPEC, Spec
-from tidegate.cli.output import Output
+from tidegate.cli.settings import Output, given, prints
 from tidegate.core.errors import ExitCode
 
-workflow = typer.Typer(name="workflow", help="Deliveries as Argo Workflows.")
+workflow = Typer(name="workflow", help="Deliveries as Argo Workflows.")
 
 
 @workflow.command("submit")
 @prints(Output.JSON, Output.YAML)
 def submit(
-    version: Annotated[str, typer.Option(metavar="NUMBER", help="Number of the model version.", show_default=False)],
+    version: Annotated[str, Option(metavar="NUMBER", help="Number of the model version.", show_default=False)],
     spec: Spec = SPEC,
-    delivery: Annotated[str, typer.Option(metavar="ID", help="Continue this delivery, whose workflow was lost.")] = "",
-    apply: Annotated[
-        bool, typer.Option("--apply", help="First apply what `rollout render --as workflow` prints.")
-    ] = False,
+    delivery: Annotated[str, Option(metavar="ID", help="Continue this delivery, whose workflow was lost.")] = "",
+    apply: Annotated[bool, Option("--apply", help="First apply what `rollout render --as workflow` prints.")] = False,
 ) -> int:
     """Start a delivery in the cluster by its WorkflowTemplate, and print the workflow's name.
 

@@ -156,6 +156,16 @@ def slow(version: str = "4", *, champion: str = "2", start: datetime = START) ->
     return delivery.close("rolled-back", "latency: TTFT p95 is more than 30% above stable", 1).events
 
 
+def in_canary() -> list[Event]:
+    """A quarter of one region's users are on the canary."""
+    delivery = Delivery("3", champion="2").open()
+    delivery.prepare(REGIONS[0]).offline(canary=0.92).shadow(REGIONS[0])
+    step = f"canary@{REGIONS[0]}/25"
+    delivery.say(step, "started").traffic(step, weight=25)
+    numbers = {"ttft_p95_canary_seconds": 0.104, "ttft_p95_stable_seconds": 0.098}
+    return delivery.verdict(step, "latency", "running", "24 of 50 requests", after=7, **numbers).events
+
+
 def interrupted(version: str = "5", *, champion: str = "2", start: datetime = START) -> list[Event]:
     """Ctrl-C in the second region takes both regions back."""
     delivery = Delivery(version, champion=champion, start=start).open()

@@ -1,4 +1,4 @@
-"""What commands say on a machine where MLflow has versions and nothing serves."""
+"""What commands say where MLflow has versions and nothing serves, besides `tests/golden/machine`."""
 
 from __future__ import annotations
 
@@ -16,52 +16,6 @@ from registry.model import Event
 from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.planning import plan_for
-
-
-def test_a_plan_is_what_would_happen_to_the_versions_behind_the_aliases(
-    tidegate: Tidegate, registered: Path, name: str
-) -> None:
-    said = tidegate("plan", "delivery.yaml")
-    assert (said.code, said.err) == (0, "")
-    lines = said.out.splitlines()
-    assert lines[0] == f"models:/{name}/2 -> eu-west-1, us-east-1; champion is version 1"
-    assert lines[2].startswith("build")
-    assert [line for line in lines if line.endswith(" when every gate answers as soon as it can")]
-
-
-def test_a_plan_as_json_has_every_step_under_its_id(tidegate: Tidegate, registered: Path) -> None:
-    plan = tidegate("plan", "delivery.yaml", "--output", "json").json
-    ids = [step["id"] for step in plan["steps"]]
-    assert (ids[0], ids[-1]) == ("build", "finalize")
-    assert "canary@us-east-1/50" in ids
-    assert plan["version"]["version"] == "2"
-    assert plan["expected_seconds"] > 0
-
-
-def test_a_plan_as_a_comment_is_told_whether_there_is_one_or_not(
-    tidegate: Tidegate, registered: Path, name: str
-) -> None:
-    said = tidegate("plan", "delivery.yaml", "--output", "markdown")
-    assert (said.code, said.err) == (0, "")
-    mark, head = said.out.splitlines()[:2]
-    assert (mark, head) == ("<!-- tidegate plan delivery.yaml -->", f"### models:/{name}/2 → eu-west-1, us-east-1")
-    registered.write_text(registered.read_text().replace("within: 10m", "within: 20s"))
-    said = tidegate("plan", "delivery.yaml", "--output", "markdown")
-    assert said.code == 2
-    assert said.out.splitlines()[:2] == [mark, "### No plan for delivery.yaml"]
-    assert "but the stage ends after" in said.out
-    assert "but the stage ends after" in said.err
-
-
-def test_a_plan_offline_asks_no_registry(tidegate: Tidegate, registered: Path, tmp_path: Path) -> None:
-    online = tidegate("plan", "delivery.yaml", "-o", "json").json
-    said = tidegate("plan", "delivery.yaml", "--offline", "-o", "json", "--tracking-uri", "http://127.0.0.1:1")
-    assert (said.code, said.err) == (0, "")
-    assert said.json["steps"] == online["steps"]
-    assert "version" not in said.json
-    text = tidegate("plan", "delivery.yaml", "--offline", "--state", str(tmp_path / "fresh"))
-    assert text.out.splitlines()[0].endswith("; champion was not looked up (--offline)")
-    assert not (tmp_path / "fresh").exists()
 
 
 def test_a_dry_run_says_that_another_delivery_runs(tidegate: Tidegate, registered: Path, state: Path) -> None:
@@ -82,19 +36,6 @@ def test_a_dry_run_of_what_may_begin_is_its_plan(tidegate: Tidegate, registered:
     assert (said.code, said.json["refusals"]) == (0, [])
     assert said.json["steps"] == tidegate("plan", "delivery.yaml", "-o", "json").json["steps"]
     assert tidegate("status", "delivery.yaml", "--last", "20").out + tidegate("model", "list", name).out == before
-
-
-def test_nothing_was_delivered_yet(tidegate: Tidegate, delivery: Path, state: Path) -> None:
-    said = tidegate("status", "delivery.yaml")
-    assert (said.code, said.out) == (4, "no delivery yet\nno fleet runs here\n")
-    history = tidegate("status", "delivery.yaml", "--last", "20")
-    assert (history.code, history.out) == (0, "no delivery yet\n")
-    as_json = tidegate("status", "delivery.yaml", "--output", "json").json
-    assert as_json == {
-        "delivery": None, "alive": False, "process": None, "regions": [], "silent": {}, "carried": {},
-        "requester": "", "approvals": [], "steps": {}, "left": [], "unwritten": 0, "unreadable": None,
-        "in_production": None, "mlflow": embedded_uri(state),
-    }  # fmt: skip
 
 
 def test_what_waits_for_mlflow_is_counted_while_its_process_lives(
@@ -145,24 +86,6 @@ def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered
     assert tidegate("status", "delivery.yaml", "--last", "20", "-o", "name").out == f"{ledger.delivery}\n"
     [past] = tidegate("status", "delivery.yaml", "--last", "20", "-o", "json").json
     assert (past["id"], past["outcome"], past["alive"]) == (ledger.delivery, "rolled-back", False)
-
-
-def test_there_is_no_report_before_the_first_delivery(tidegate: Tidegate, delivery: Path, name: str) -> None:
-    said = tidegate("report", "delivery.yaml")
-    assert (said.code, said.out) == (2, "")
-    assert said.err == f"tidegate: {name} has not been delivered yet; run `tidegate deliver`\n"
-    assert not (delivery.parent / "report.html").exists()
-
-
-def test_without_a_fleet_there_is_nothing_to_roll_back(tidegate: Tidegate, delivery: Path) -> None:
-    said = tidegate("rollback", "delivery.yaml")
-    line = "no fleet runs here, so there is nothing to roll back; --state names the folder of another fleet"
-    assert (said.code, said.out, said.err) == (4, "", f"tidegate: {line}\n")
-
-
-def test_stopping_a_fleet_that_is_not_there_is_no_error(tidegate: Tidegate) -> None:
-    said = tidegate("fleet", "down")
-    assert (said.code, said.out) == (0, "no fleet runs here\n")
 
 
 READERS = ("status", "plan", "deliver --dry-run", "status --last 20", "model list")

@@ -15,7 +15,7 @@ DELIVERY = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from tidegate.core.process import cancelled_by_signals, note, notes_to
-from tidegate.cli.global_options import settings
+from tidegate.cli.settings import settings
 
 async def delivery():
     async with cancelled_by_signals():

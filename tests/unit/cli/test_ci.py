@@ -24,15 +24,13 @@ HERE, PAGE = Path("here.md"), "/page/of/the/job"
     ],
 )
 def test_with_ci_the_variables_decide(environment: dict[str, str], summary: Path | None, *, shared: bool) -> None:
-    assert reports_wanted(ci=True, files=None, environment=environment) == Reports(
-        JUNIT, summary, shared=shared, plain=True
-    )
+    assert reports_wanted(ci=True, files=None, environment=environment) == Reports(JUNIT, summary, shared=shared)
 
 
 @pytest.mark.parametrize("environment", [{}, {"GITHUB_STEP_SUMMARY": PAGE}, {"GITLAB_CI": "true"}])
 def test_an_option_comes_before_a_variable(environment: dict[str, str]) -> None:
     wanted = reports_wanted(ci=True, files=[Path("a.xml"), HERE], environment=environment)
-    assert wanted == Reports(Path("a.xml"), HERE, plain=True)
+    assert wanted == Reports(Path("a.xml"), HERE)
 
 
 def test_without_ci_nothing_is_written_that_nobody_asked_for() -> None:
@@ -53,7 +51,8 @@ def test_a_page_that_others_write_to_is_continued(tmp_path: Path) -> None:
 
 def test_an_error_is_told_and_goes_on(tmp_path: Path) -> None:
     target = tmp_path / "reports" / "junit.xml"
-    with pytest.raises(Refused, match="another delivery"), errors_told(Reports(junit=target)):
+    wanted = reports_wanted(ci=False, files=[target])
+    with pytest.raises(Refused, match="another delivery"), errors_told(wanted):
         raise Refused("another delivery runs")
     case = next(ElementTree.parse(target).getroot().iter("testcase"))
     assert [(mark.tag, mark.get("message")) for mark in case] == [("error", "another delivery runs")]

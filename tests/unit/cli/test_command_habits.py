@@ -17,8 +17,8 @@ import yaml
 
 from tidegate import __version__
 from tidegate.cli import command_tree, main
-from tidegate.cli.command import SECTIONS
-from tidegate.cli.output import Output, print_data
+from tidegate.cli.command import SECTIONS, SHOWN
+from tidegate.cli.settings import Output, print_data
 from tidegate.core.process import note
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
@@ -32,19 +32,18 @@ def groups() -> list[str]:
     return [name for name, command in root().commands.items() if hasattr(command, "commands")]
 
 
-NOISY = ["completion", "bash"]
+NOISY = ["schema"]
 
 
 @pytest.fixture
 def noisy(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """`tidegate completion` tells the person who waits something."""
+    """`tidegate schema` tells the person who waits something."""
 
-    def run(*_: object) -> int:
+    def run(*_: object) -> str:
         note("working")
-        print("done")
-        return 0
+        return "done\n"
 
-    monkeypatch.setattr("tidegate.cli.project.print_script", run)
+    monkeypatch.setattr("tidegate.cli.project.schema_text", run)
     return monkeypatch
 
 
@@ -89,7 +88,7 @@ def test_the_top_help_is_in_sections_and_cuts_nothing_in_eighty_columns(
     lines = capsys.readouterr().out.splitlines()
     assert [line[:-1] for line in lines if line[:-1] in SECTIONS] == list(SECTIONS)
     assert not any(line.endswith("...") for line in lines[1:])
-    for name in (name for names in SECTIONS.values() for name in names):
+    for name in SHOWN:
         (line,) = (line for line in lines if line.startswith(f"  {name} "))
         assert line.endswith(".")
     assert not any(line.startswith("  stage ") for line in lines)
@@ -123,11 +122,11 @@ def test_kubeconfig_and_log_level_hold_for_the_process(
 def test_log_lines_of_others_hold_no_password(
     capsys: pytest.CaptureFixture[str], noisy: pytest.MonkeyPatch, logs: None
 ) -> None:
-    def run(*_: object) -> int:
+    def run(*_: object) -> str:
         logging.getLogger("a.library").info("GET http://ann:s3cret@mlflow.example/api")
-        return 0
+        return ""
 
-    noisy.setattr("tidegate.cli.project.print_script", run)
+    noisy.setattr("tidegate.cli.project.schema_text", run)
     assert main([*NOISY, "--log-level", "info"]) == 0
     err = capsys.readouterr().err
     assert "INFO a.library: GET http://mlflow.example/api" in err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipelines.doctor import RegionCheck
 from pipelines.views.wording import by_reason
 from rollouts.doctor.model import Finding, Severity
-from tidegate.cli.project import findings_text
+from tidegate.cli.project import findings_lines
 
 FINDING = Finding(
     code="clock-skew", severity=Severity.WARNING, what="the clock is ahead", evidence=("39 s",), cause="c",
@@ -15,17 +15,19 @@ AWAY = "https://10.0.0.1:6443 cannot be reached"
 
 
 def test_regions_that_are_away_for_one_reason_stand_in_one_line_after_the_others() -> None:
-    told = findings_text(
-        {
-            "a": RegionCheck(problem=AWAY),
-            "b": RegionCheck(findings=(FINDING,)),
-            "c": RegionCheck(problem=AWAY),
-            "d": RegionCheck(problem="no context d"),
-        }
-    ).plain
-    assert told.splitlines()[0] == "b: 1 warning"
-    assert told.splitlines()[-2:] == [f"a, c: {AWAY}", "d: no context d"]
-    assert told.count(AWAY) == 1
+    lines = list(
+        findings_lines(
+            {
+                "a": RegionCheck(problem=AWAY),
+                "b": RegionCheck(findings=(FINDING,)),
+                "c": RegionCheck(problem=AWAY),
+                "d": RegionCheck(problem="no context d"),
+            }
+        )
+    )
+    assert lines[0] == "b: 1 warning"
+    assert lines[-2:] == [f"a, c: {AWAY}", "d: no context d"]
+    assert "".join(lines).count(AWAY) == 1
 
 
 def test_reasons_keep_the_order_in_which_they_came() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli import main
-from tidegate.cli.preflight import kept_private, require_own
+from tidegate.cli.settings import kept_private, require_own
 from tidegate.core.errors import Refused
 
 

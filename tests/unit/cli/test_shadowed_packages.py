@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli.preflight import PACKAGES, refuse_shadowed_packages
+from tidegate.cli import refuse_shadowed_packages
+from tidegate.cli.endings import PACKAGES
 from tidegate.core.errors import UsageError
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
@@ -42,7 +43,7 @@ def test_a_folder_that_is_no_package_is_harmless(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_gone_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.cli.preflight.find_spec", lambda name: None)
+    monkeypatch.setattr("tidegate.cli.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="the package `pipelines` comes from nowhere"):
         refuse_shadowed_packages()
 

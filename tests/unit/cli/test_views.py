@@ -1,4 +1,4 @@
-"""What people and CI systems see of a delivery, word for word: `tests/golden/views/STORY.VIEW` has it.
+"""What people and CI systems see of a delivery and of its plan, word for word: `tests/golden/views/STORY.VIEW` has it.
 
 After an intended change: `TIDEGATE_REGENERATE=1 pytest tests/unit/cli/test_views.py`; read the diff.
 """
@@ -12,24 +12,19 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted, slow
+from fakes.delivery.records import Delivery, bad_answers, delivered, in_canary, interrupted, slow
+from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 from rich.console import Console
 
 from pipelines.events.state import state_of
+from pipelines.model import Plan
+from pipelines.plan.planner import make_plan
 from pipelines.views.ci import delivery_junit, delivery_markdown
 from registry.model import Event
 from tidegate.cli.views.delivery import PlainProgress, screen, summary
+from tidegate.cli.views.plan import plan_lines, plan_markdown, refusal_markdown
 
 GOLDEN = Path(__file__).parents[2] / "golden/views"
-
-
-def on_its_way() -> list[Event]:
-    """A quarter of one region's users are on the canary."""
-    delivery = Delivery("3", champion="2").open()
-    delivery.prepare("eu-west-1").offline(canary=0.92).shadow("eu-west-1")
-    delivery.say("canary@eu-west-1/25", "started").traffic("canary@eu-west-1/25", weight=25)
-    numbers = {"ttft_p95_canary_seconds": 0.104, "ttft_p95_stable_seconds": 0.098}
-    return delivery.verdict("canary@eu-west-1/25", "latency", "running", "24 of 50 requests", after=7, **numbers).events
 
 
 def failed() -> list[Event]:
@@ -44,7 +39,9 @@ def undecided() -> list[Event]:
     return delivery.close("inconclusive", "", 3).events
 
 
-STORIES = (delivered, slow, failed, bad_answers, interrupted, on_its_way, undecided)
+STORIES = {"on_its_way": in_canary} | {
+    story.__name__: story for story in (delivered, slow, failed, bad_answers, interrupted, undecided)
+}
 
 
 def progress(events: Sequence[Event]) -> str:
@@ -59,8 +56,7 @@ def terminal(events: Sequence[Event]) -> str:
     """The last frame, five seconds later, and the summary below it."""
     console, story = Console(file=StringIO(), width=80), state_of(events)
     console.print(screen(story, events[-1].at + timedelta(seconds=5), rows=24))
-    console.print(summary(story))
-    return _text(console)
+    return _text(console) + "".join(f"{line}\n" for line in summary(story))
 
 
 def page(events: Sequence[Event]) -> str:
@@ -82,16 +78,46 @@ VIEWS: dict[str, Callable[[Sequence[Event]], str]] = {
     "page.md": page,
     "junit.xml": junit,
 }
+CASES = [
+    (story, view)
+    for story in STORIES
+    for view in VIEWS
+    if view != "junit.xml" or story in ("delivered", "slow", "failed")
+    for story in STORIES
+    for view in VIEWS
+    if view != "junit.xml" or story in ("delivered", "slow", "failed")
+]
 
 
-CASES = [(story, view) for story in STORIES for view in VIEWS if view != "junit.xml" or story in STORIES[:3]]
-
-
-@pytest.mark.parametrize(("story", "view"), CASES, ids=lambda part: getattr(part, "__name__", part))
-def test_a_delivery_looks_like_this(story: Callable[[], list[Event]], view: str) -> None:
-    shown = VIEWS[view](story())
-    expected = GOLDEN / f"{story.__name__}.{view}"
+def is_golden(shown: str, name: str) -> None:
+    expected = GOLDEN / name
     if "TIDEGATE_REGENERATE" in os.environ:
         assert "CI" not in os.environ, "what CI compares with is written by people"
         expected.write_text(shown)
     assert shown == expected.read_text()
+
+
+@pytest.mark.parametrize(("story", "view"), CASES)
+def test_a_delivery_looks_like_this(story: str, view: str) -> None:
+    is_golden(VIEWS[view](STORIES[story]()), f"{story}.{view}")
+
+
+def planned(**changes: str) -> Plan:
+    return make_plan(a_spec(**changes), a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
+
+
+ASKS = "approvals: [{before: finalize}]\ntraffic: {requests_per_second: 200}"
+PLANS: dict[str, Callable[[], str]] = {
+    "plan.txt": lambda: "\n".join(plan_lines(planned(traffic=ASKS))),
+    "plan.md": lambda: plan_markdown(planned(traffic=ASKS), "llm/delivery.yaml", ["eu-west-1: 2 engines serve"]),
+    # Nobody says how many users there are: no time is guessed.
+    "plan_unknown.txt": lambda: "\n".join(
+        plan_lines(planned(regions="regions: {waves: [[eu-west-1]], bake: 90s}", traffic=""))
+    ),
+    "plan_refused.md": lambda: refusal_markdown("llm/delivery.yaml", "a\n`b` | c"),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_looks_like_this(name: str) -> None:
+    is_golden(PLANS[name](), name)

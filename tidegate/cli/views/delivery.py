@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table
+from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
 
 from gates.model import GateOutcome
@@ -19,9 +20,23 @@ from pipelines.events.payloads import GitChange, StepFailure, StepProgress, Traf
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
 from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, facts, headline, key_numbers, shares, stopwatch
 from registry.model import Event, StepId
+from tidegate.cli.settings import given
 from tidegate.core.clock import Clock
-from tidegate.core.text import one_line
+from tidegate.core.text import aligned, one_line, printable
 from tidegate.core.units import duration
+
+
+class PlainConsole(Console):
+    """Shows words of others as they are: brackets are no markup, colons no emoji, and nothing steers the terminal."""
+
+    def __init__(self, **more: Any) -> None:
+        # What goes to stderr by a console is progress; results go to stdout.
+        quiet = bool(more.get("stderr")) and given().quiet
+        super().__init__(quiet=quiet, markup=False, emoji=False, highlight=False, **more)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
 
 def follow(
@@ -159,55 +174,48 @@ FRAME_ROWS = 5
 """Lines of the display that are neither steps, regions nor verdicts."""
 
 
+def summary(story: DeliveryState) -> Iterator[str]:
+    """What is left to say at the end: version, outcome, what decided, how long it took."""
+    return aligned(list(facts(story).items()))
+
+
 def screen(story: DeliveryState, now: datetime, *, rows: int) -> Group:
     """The whole display, in at most `rows` lines while the delivery runs, in full once it is over."""
     gates = _gates_at_work(story)
     room = max(rows - FRAME_ROWS - len(story.regions) - len(gates), 4)
     parts: list[RenderableType] = [_header(story, now), Rule(style="dim"), _steps(story, now, room)]
     if story.regions:
-        parts += [Text(), _regions(story)]
+        regions = _grid(3)
+        for region in story.regions:
+            regions.add_row(Text(f"  {region.name}"), _bar(region), Text(shares(region, story)))
+        parts += [Text(), regions]
     if gates:
-        parts += [Text(), _gates(gates)]
+        parts += [Text(), Padding(_gates(gates), (0, 0, 0, 2))]
     return Group(*parts)
 
 
-def summary(story: DeliveryState) -> Table:
-    """What is left to say at the end: version, outcome, what decided, how long it took."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    styles = {"outcome": _tone(story), "still open": "bold red"}
-    for name, value in facts(story).items():
-        table.add_row(name, Text(value, style=styles.get(name, "")))
-    return table
+def _grid(cells: int, *, rest: bool = False) -> Table:
+    """Cells next to each other in one line; with `rest` one more has what is left of its width, and is cut there."""
+    columns = [Column(no_wrap=True) for _ in range(cells)]
+    columns += [Column(no_wrap=True, overflow="ellipsis", ratio=1)] if rest else []
+    return Table.grid(*columns, padding=(0, 1), expand=rest)
 
 
 def _header(story: DeliveryState, now: datetime) -> Table:
-    left = seconds_left(story, now)
-    clock = stopwatch(story.elapsed_seconds(now))
-    moving = f"{clock}  about {stopwatch(left)} left" if left is not None else clock
-    title = Text(headline(story), style=_tone(story))
+    tone = "bold" if story.outcome is None else "bold green" if story.outcome == "delivered" else "bold red"
+    title, clock = Text(headline(story), style=tone), stopwatch(story.elapsed_seconds(now))
     if story.champion and story.outcome is None:
         title.append(f", champion is {story.champion}", style="not bold dim")
-    table = Table.grid(expand=True, padding=(0, 2))
-    table.add_column(ratio=1)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_row(title, Text(moving, style="dim"))
+    if (left := seconds_left(story, now)) is not None:
+        clock += f"  about {stopwatch(left)} left"
+    table = Table.grid(Column(ratio=1), Column(justify="right", no_wrap=True), expand=True, padding=(0, 2))
+    table.add_row(title, Text(clock, style="dim"))
     return table
 
 
-def _tone(story: DeliveryState) -> str:
-    if story.outcome is None:
-        return "bold"
-    return "bold green" if story.outcome == "delivered" else "bold red"
-
-
 def _steps(story: DeliveryState, now: datetime, room: int) -> Table:
-    table = Table.grid(padding=(0, 1), expand=True)
-    for _ in range(3):
-        table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column(no_wrap=True, overflow="ellipsis", style="dim", ratio=1)
+    table = _grid(4, rest=True)
+    table.columns[3].justify = "right"
     if story.outcome:
         # It stays on the terminal for good: every step that was begun, and those that never were in one line.
         shown, mark, word = [step for step in story.steps if step.state is not StepStatus.SKIPPED], "-", "skipped"
@@ -238,40 +246,24 @@ def visible(steps: Sequence[StepState], room: int) -> tuple[int, int]:
     return first, first + shown
 
 
-def _step_cells(step: StepState, now: datetime) -> tuple[Text, Text, Text, Text, Text]:
-    mark, style = STEP_MARKS[step.state], STEP_STYLES[step.state]
-    quiet = "dim" if step.state in (StepStatus.WAITING, StepStatus.SKIPPED) else ""
+def _step_cells(step: StepState, now: datetime) -> tuple[Text, ...]:
+    runs, quiet = step.state is StepStatus.RUNNING, step.state in (StepStatus.WAITING, StepStatus.SKIPPED)
+    style, took, detail = "dim" if quiet else "", "", "" if quiet else step.message
+    if runs:
+        took = stopwatch(step.seconds(now))
+        if step.progress:
+            detail = f"{step.progress[0]} of {step.progress[1]}  {step.message}"
+    elif step.started:
+        took = duration(step.seconds(now))
+    elif step.state is StepStatus.WAITING and step.expected_seconds:
+        took = f"~{duration(step.expected_seconds)}"
     return (
-        Text(mark, style),
-        Text(step.name, "bold" if step.state is StepStatus.RUNNING else quiet),
-        Text(StepId.parsed(step.id).place, quiet),
-        Text(_time(step, now), quiet),
-        Text(_detail(step)),
+        Text(STEP_MARKS[step.state], STEP_STYLES[step.state]),
+        Text(step.name, "bold" if runs else style),
+        Text(StepId.parsed(step.id).place, style),
+        Text(took, style),
+        Text(detail, "dim"),
     )
-
-
-def _time(step: StepState, now: datetime) -> str:
-    if step.state is StepStatus.RUNNING:
-        return stopwatch(step.seconds(now))
-    if step.started:
-        return duration(step.seconds(now))
-    known = step.state is StepStatus.WAITING and step.expected_seconds
-    return f"~{duration(step.expected_seconds)}" if known else ""
-
-
-def _detail(step: StepState) -> str:
-    if step.state is StepStatus.RUNNING and step.progress:
-        return f"{step.progress[0]} of {step.progress[1]}  {step.message}"
-    return "" if step.state in (StepStatus.WAITING, StepStatus.SKIPPED) else step.message
-
-
-def _regions(story: DeliveryState) -> Table:
-    table = Table.grid(padding=(0, 1))
-    for _ in range(3):
-        table.add_column(no_wrap=True)
-    for region in story.regions:
-        table.add_row(Text(f"  {region.name}"), _bar(region), Text(shares(region, story)))
-    return table
 
 
 def _bar(region: RegionTraffic) -> Text:
@@ -292,15 +284,13 @@ def _gates_at_work(story: DeliveryState) -> list[GateState]:
     return chosen[-GATE_ROWS:]
 
 
-def _gates(gates: Sequence[GateState]) -> RenderableType:
-    table = Table.grid(padding=(0, 1), expand=True)
-    for _ in range(4):
-        table.add_column(no_wrap=True)
-    table.add_column(overflow="ellipsis", no_wrap=True, ratio=1)
+def _gates(gates: Sequence[GateState]) -> Table:
+    table = _grid(4, rest=True)
     for gate in gates:
-        mark, style = VERDICT_MARKS[gate.latest.outcome], VERDICT_STYLES[gate.latest.outcome]
+        verdict = gate.latest
+        style = VERDICT_STYLES[verdict.outcome]
         place = gate.step.removeprefix(f"{StepId.parsed(gate.step).stage}@") if gate.region else gate.step
-        reason = " · ".join(part for part in (key_numbers(gate), gate.latest.reason) if part)
-        outcome = Text(str(gate.latest.outcome), style)
-        table.add_row(Text(mark, style), Text(gate.name), Text(place, "dim"), outcome, Text(reason))
-    return Padding(table, (0, 0, 0, 2))
+        reason = " · ".join(part for part in (key_numbers(gate), verdict.reason) if part)
+        words = (Text(gate.name), Text(place, "dim"), Text(str(verdict.outcome), style), Text(reason))
+        table.add_row(Text(VERDICT_MARKS[verdict.outcome], style), *words)
+    return table

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from gates.model import GateOutcome
-from pipelines.events.state import StepStatus
 from pipelines.views.status import DeliveryStatus, PastDelivery, StatusReport
 from pipelines.views.wording import by_reason, people
 from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
+from tidegate.core.text import aligned
 from tidegate.core.units import duration
 
 NOTABLE_SECONDS = 60.0
@@ -68,33 +68,20 @@ def history_data(found: Sequence[PastDelivery]) -> list[dict[str, object]]:
 
 def history_lines(found: Sequence[PastDelivery]) -> Iterator[str]:
     """A line for each delivery, below the names of the columns."""
-    if not found:
-        yield "no delivery yet"
-        return
-    rows = [("DELIVERY", "ENGINE", "STARTED (UTC)", "TOOK", "OUTCOME"), *(_history_row(each) for each in found)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _history_row(each: PastDelivery) -> tuple[str, str, str, str, str]:
-    past = each.summary
-    took = duration((past.ended - past.started).total_seconds()) if past.ended else "-"
-    at = f"at {past.last_step or 'its start'}"
-    outcome = f"{past.outcome}: {past.reason}" if past.outcome else f"running, {at}" if each.alive else f"died {at}"
-    # Of an engine that is more than its version its name says both.
-    return past.id, past.engines[0], f"{past.started.astimezone(UTC):%F %H:%M}", took, outcome
+    rows = [("DELIVERY", "ENGINE", "STARTED (UTC)", "TOOK", "OUTCOME")]
+    for each in found:
+        past = each.summary
+        took = duration((past.ended - past.started).total_seconds()) if past.ended else "-"
+        at = f"at {past.last_step or 'its start'}"
+        outcome = f"{past.outcome}: {past.reason}" if past.outcome else f"running, {at}" if each.alive else f"died {at}"
+        # Of an engine that is more than its version its name says both.
+        rows.append((past.id, past.engines[0], f"{past.started.astimezone(UTC):%F %H:%M}", took, outcome))
+    return aligned(rows) if found else iter(["no delivery yet"])
 
 
 def steps_at_work(delivery: DeliveryStatus) -> dict[str, str]:
     """What each step that runs, or waits for a person or a freeze, said last; with the gates that cannot see."""
-    if not delivery.alive:
-        return {}
-    at_work = {
-        step.id: [step.message]
-        for step in delivery.story.steps
-        if step.state is StepStatus.RUNNING or (step.state is StepStatus.WAITING and step.message)
-    }
+    at_work = {step.id: [step.message] for step in delivery.story.steps if step.is_at_work and delivery.alive}
     for gate in delivery.story.gates:
         if gate.step in at_work and gate.latest.outcome is GateOutcome.ERROR:
             at_work[gate.step].append(f"gate {gate.name} cannot see: {gate.latest.reason}")

@@ -1,0 +1,77 @@
+"""Commands as people type them, with all that they print and how they end: files such as `golden/cli/plan.console`.
+
+In a session `$` is typed, `|` is printed on stdout, `!` on stderr, and `=` is an exit code that is not 0. What is not
+tidegate prepares files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.terminal import pipe_in
+from tidegate.cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+OTHERWISE = {r"\b[0-9a-f]{32}\b": "ID", r"digest [0-9a-f]{12}": "digest DIGEST", r"\b[0-9a-f]{64}\b": "SHA256"}
+"""What is another at each run, and what stands for it."""
+
+
+def nowhere(patches: pytest.MonkeyPatch, folder: Path) -> None:
+    """Go to a folder of its own, in which nothing of this machine is known."""
+    patches.chdir(folder)
+    # `--trust` sets it for the process: it is put back as it was.
+    patches.setenv("TIDEGATE_TRUST", "")
+    for name in [each for each in os.environ if each.startswith(("TIDEGATE_", "MLFLOW_"))]:
+        if name not in ("TIDEGATE_REGENERATE", "MLFLOW_LOGGING_LEVEL"):
+            patches.delenv(name)
+    for name, value in {"HOME": str(folder), "KUBECONFIG": "", "EXAMPLES": str(EXAMPLES), "COLUMNS": "80"}.items():
+        patches.setenv(name, value)
+
+
+def play(session: Path, patches: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Type what the session types, and compare; or write it anew, when `TIDEGATE_REGENERATE` is set."""
+    written = session.read_text(encoding="utf-8")
+    lines = []
+    for line in written.splitlines():
+        if line[:1] not in ("|", "!", "="):
+            lines.append(line)
+            if line.startswith("$ "):
+                lines += _run(line.removeprefix("$ "), patches, capsys)
+    shown = "\n".join([*lines, ""])
+    if "TIDEGATE_REGENERATE" in os.environ:
+        assert "CI" not in os.environ, "what CI compares with is written by people"
+        session.write_text(shown, encoding="utf-8")
+        return
+    assert shown == written
+
+
+def _run(line: str, patches: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
+    """What follows a line of a session."""
+    if line.startswith("export "):
+        patches.setenv(*line.removeprefix("export ").split("=", 1))
+        return
+    if not line.startswith("tidegate"):
+        subprocess.run(line, shell=True, check=True)
+        return
+    typed, _, piped = line.partition(" < ")
+    if piped:
+        pipe_in(patches, Path(piped).read_bytes().splitlines())
+    code = main(shlex.split(typed)[1:])
+    out, err = map(_lasting, capsys.readouterr())
+    yield from (f"| {each}".rstrip() for each in out.splitlines())
+    yield from (f"! {each}".rstrip() for each in err.splitlines())
+    if code:
+        yield f"= {code}"
+
+
+def _lasting(text: str) -> str:
+    for each, word in {re.escape(str(Path.cwd())): "/here", **OTHERWISE}.items():
+        text = re.sub(each, word, text)
+    return text
