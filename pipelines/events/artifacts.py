@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from gates.analyses.command import CommandGate
-from gates.analyses.drift.spec import DriftReference
+from gates.analyses.drift_reference import DriftReference
 from gates.comparison.model import LEAST_STEP
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict

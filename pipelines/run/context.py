@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from gates.analyses.burn_rate import EventSource
 from gates.analyses.command import CommandGate, Question, Reply
-from gates.analyses.queries.asked import QuerySource
+from gates.analyses.queries import QuerySource
 from gates.judge.answer_judge import AnswerJudge
 from gates.judge.pair_judge import PairJudge
 from gates.model import ArmKey
@@ -70,10 +69,8 @@ class Backends:
     chat: Chat
     tokenizer: Tokenizer
     clock: Clock
-    events: EventSource | None = None
-    """Who answers the queries of an SLO."""
     queries: QuerySource | None = None
-    """Who reads the counters of ratio gates."""
+    """Who answers the queries of gates, and those of an SLO."""
     users: EvidenceSource | None = None
     """What the users themselves saw; None when no load writes it down."""
     requests: UserRequests | None = None
