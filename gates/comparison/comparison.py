@@ -11,7 +11,7 @@ from gates.answers.likeness import paired_answer
 from gates.comparison.model import LEAST_STEP, AnsweredPair
 from gates.comparison.plan import ComparisonPlan
 from gates.evidence.batch import Batch
-from gates.judge.scored_pairs import ScoresEvidence
+from gates.judge.judge import ScoresEvidence
 from gates.model import DifferingPrompt, EngineReply, GateOutcome, Verdict, worst
 from gates.ports import Embedder, LanguageDetector
 from gates.sequential_test import SequentialTest

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from gates.analyses.command import CommandGate, Question, Reply
 from gates.analyses.queries import QuerySource
-from gates.judge.answer_judge import AnswerJudge
-from gates.judge.pair_judge import PairJudge
+from gates.judge.judge import Judge
 from gates.model import ArmKey
 from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
 from pipelines.events.artifacts import Trials
@@ -41,10 +40,8 @@ class Readers:
     embedder: Embedder | None = None
     languages: LanguageDetector | None = None
     likelihood: LogLikelihood | None = None
-    judges: Callable[[], Awaitable[PairJudge]] | None = None
-    """Makes the judge of one comparison, its control begun."""
-    answer_judges: Callable[[], Awaitable[AnswerJudge]] | None = None
-    """The same of answers that are scored each by itself."""
+    judges: Callable[[bool], Awaitable[Judge]] | None = None
+    """Makes the judge of one comparison, its control begun: of pairs of answers, or of single ones."""
 
 
 @dataclass(frozen=True)
