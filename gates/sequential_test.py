@@ -14,29 +14,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from gates.analyses.base import (
     Conditions,
-    GateKind,
+    GateSettings,
     MetricTest,
     Monitor,
     MonitoredGate,
-    Settings,
     TestedGate,
     as_odds,
     as_ratio,
 )
-from gates.analyses.drift.spec import DriftReference
+from gates.analyses.drift_reference import DriftReference
 from gates.evidence.batch import Batch, Source
 from gates.model import GateOutcome, NoData, Verdict
 from gates.spec import GatesByName, tested_kinds
 from tidegate.core.errors import UsageError
-from tidegate.core.model import SpecModel, Value
+from tidegate.core.model import Value
 
+Settings = TypeVar("Settings", bound=GateSettings)
 Method = Literal["e-values/4"]
 """The name of the statistics. A plan that names others is refused: it was not judged by these."""
 METHOD: Method = "e-values/4"
@@ -46,7 +46,7 @@ class AnalysisPlan(Value):
     """What one sequential test asks, of which sources, and how sure it must be."""
 
     method: Method = METHOD
-    settings: Mapping[str, SerializeAsAny[SpecModel]] = {}
+    settings: Mapping[str, SerializeAsAny[GateSettings]] = {}
     """By gate. In JSON, and where a plan is made, a gate that is called by its kind is a key of the plan itself; others
     are below `named`, each with its kind."""
     kinds: Mapping[str, str] = {}
@@ -71,10 +71,10 @@ class AnalysisPlan(Value):
             return given
         kinds, named = tested_kinds(), given.get("named", {})
         asked = {name: given[name] for name in kinds if given.get(name) is not None}
-        found = {name: kinds[name].settings.model_validate(each) for name, each in asked.items()}
+        found = {name: kinds[name].model_validate(each) for name, each in asked.items()}
         for name, each in named.items():
             own = {key: value for key, value in each.items() if key != "kind"}
-            found[name] = kinds[each["kind"]].settings.model_validate(own)
+            found[name] = kinds[each["kind"]].model_validate(own)
         rest = {key: value for key, value in given.items() if key not in {*kinds, "named"}}
         of_names = {name: each["kind"] for name, each in named.items()}
         settings, known = {**rest.get("settings", {}), **found}, {**rest.get("kinds", {}), **of_names}
@@ -98,22 +98,18 @@ class AnalysisPlan(Value):
         """The names of the gates that are asked, in the order of their verdicts."""
         return tuple(gate for kind in tested_kinds() for gate in self.settings if kind == self.kinds.get(gate, gate))
 
-    def kind_of(self, gate: str) -> GateKind[Any]:
-        """The kind of the gate with that name."""
-        return tested_kinds()[self.kinds.get(gate, gate)]
-
     def of(self, settings: type[Settings]) -> Settings | None:
         """The settings of this class; None when no such gate is asked."""
         return next((each for each in self.settings.values() if isinstance(each, settings)), None)
 
     def sources_of(self, gate: str) -> tuple[Source, ...]:
         """Who counts for a gate."""
-        return self.sources.get(gate, self.kind_of(gate).usual_sources)
+        return self.sources.get(gate, self.settings[gate].usual_sources)
 
     @property
     def sharing(self) -> int:
         """How many gates share the budget."""
-        return sum(self.kind_of(gate).bounded for gate in self.gates)
+        return sum(each.bounded for each in self.settings.values())
 
     @property
     def conditions(self) -> Conditions:
@@ -155,8 +151,8 @@ def analysis_plan_of(
 def monitors(plan: AnalysisPlan) -> Iterator[tuple[str, Monitor]]:
     """The gates with statistics of their own, by name, each with an even share of the budget."""
     for gate in plan.gates:
-        if isinstance(kind := plan.kind_of(gate), MonitoredGate):
-            yield gate, kind.monitor(plan.settings[gate], replace(plan.conditions, gate=gate))
+        if isinstance(settings := plan.settings[gate], MonitoredGate):
+            yield gate, settings.monitor(replace(plan.conditions, gate=gate))
 
 
 class Allocation(Value):
@@ -171,10 +167,10 @@ class Allocation(Value):
 def metric_tests(plan: AnalysisPlan) -> Iterator[tuple[Allocation, MetricTest]]:
     """Every metric test of the plan. Gates share the budget evenly, and each gate's sources share its part."""
     for gate in plan.gates:
-        if not isinstance(kind := plan.kind_of(gate), TestedGate):
+        if not isinstance(settings := plan.settings[gate], TestedGate):
             continue
         for source in (sources := plan.sources_of(gate)):
-            found = list(kind.tests(plan.settings[gate], source, replace(plan.conditions, gate=gate)))
+            found = list(settings.tests(source, replace(plan.conditions, gate=gate)))
             for part, test in found:
                 weight = part / sum(each for each, _ in found) / len(sources) / plan.sharing
                 yield Allocation(gate=gate, source=source, weight=weight), test

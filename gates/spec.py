@@ -11,7 +11,6 @@ import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, cast
 
 from pydantic import (
@@ -27,21 +26,20 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from gates.analyses.agreement import AgreementGate, AgreementKind
-from gates.analyses.base import GateKind, MonitoredGate, TestedGate
-from gates.analyses.burn_rate import BurnRateGate, BurnRateKind
-from gates.analyses.command import CommandKind
-from gates.analyses.drift.gate import DriftKind
-from gates.analyses.drift.spec import DriftGate
-from gates.analyses.errors import ErrorsGate, ErrorsKind
-from gates.analyses.judge import JudgeKind
-from gates.analyses.latency import LatencyGate, LatencyKind
-from gates.analyses.load import CostGate, CostKind, ThroughputGate, ThroughputKind
-from gates.analyses.quality import QualityGate, QualityKind
-from gates.analyses.queries.guard import GuardKind
-from gates.analyses.queries.mean import MeanKind
-from gates.analyses.queries.quantile import QuantileKind
-from gates.analyses.queries.ratio import RatioKind
+from gates.analyses.agreement import AgreementGate
+from gates.analyses.base import GateSettings, MonitoredGate, TestedGate
+from gates.analyses.burn_rate import BurnRateGate
+from gates.analyses.command import CommandGate
+from gates.analyses.drift import DriftGate
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.guard import GuardGate
+from gates.analyses.judge import ScoresGate
+from gates.analyses.latency import LatencyGate
+from gates.analyses.load import CostGate, ThroughputGate
+from gates.analyses.mean import MeanGate
+from gates.analyses.quality import QualityGate
+from gates.analyses.quantile import QuantileGate
+from gates.analyses.ratio import RatioGate
 from gates.evidence.batch import Source
 from gates.judge.spec import JudgeGate
 from gates.model import StageKind
@@ -49,37 +47,32 @@ from tidegate.core.metrics import MetricSource, untold
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Duration, Percent
 
-GATE_KINDS: dict[str, GateKind[Any]] = {
+GateKind = type[GateSettings]
+GATE_KINDS: dict[str, GateKind] = {
     kind.name: kind
     for kind in (
-        QualityKind(),
-        LatencyKind(),
-        ErrorsKind(),
-        AgreementKind(),
-        JudgeKind(),
-        BurnRateKind(),
-        DriftKind(),
-        ThroughputKind(),
-        CostKind(),
-        RatioKind(),
-        QuantileKind(),
-        MeanKind(),
-        GuardKind(),
-        CommandKind(),
+        QualityGate,
+        LatencyGate,
+        ErrorsGate,
+        AgreementGate,
+        ScoresGate,
+        BurnRateGate,
+        DriftGate,
+        ThroughputGate,
+        CostGate,
+        RatioGate,
+        QuantileGate,
+        MeanGate,
+        GuardGate,
+        CommandGate,
     )
 }
 """By name, in the order in which a sequential test lists its verdicts."""
 
 
-def tested_kinds() -> Mapping[str, GateKind[Any]]:
+def tested_kinds() -> Mapping[str, GateKind]:
     """Those that a sequential test can have; the others are judged once, by their stage."""
-    return _tested(tuple(GATE_KINDS.items()))
-
-
-@lru_cache(8)
-def _tested(kinds: tuple[tuple[str, GateKind[Any]], ...]) -> Mapping[str, GateKind[Any]]:
-    """Kept: a plan asks many times for each of its gates."""
-    return {name: kind for name, kind in kinds if isinstance(kind, TestedGate | MonitoredGate)}
+    return {name: kind for name, kind in GATE_KINDS.items() if issubclass(kind, TestedGate | MonitoredGate)}
 
 
 def kinds_from_batches() -> tuple[str, ...]:
@@ -135,7 +128,7 @@ class GatesByName(SpecModel):
         own = {name: each for name in GATE_KINDS if isinstance(each := getattr(self, name, None), SpecModel)}
         return {**own, **(self.model_extra or {})}
 
-    def kind_of(self, gate: str) -> GateKind[Any]:
+    def kind_of(self, gate: str) -> GateKind:
         """The kind of the gate with that name."""
         return GATE_KINDS[self.kinds.get(gate, gate)]
 
@@ -162,11 +155,6 @@ class GatesByName(SpecModel):
                 yield SpecConflict((gate,), f"a second gate of kind {kind.name}", expected)
 
 
-def is_paired(kind: GateKind[Any]) -> bool:
-    """Whether it compares what both arms make of the same requests, unless told otherwise."""
-    return kind.usual_sources in (("probe",), ("load",))
-
-
 def stage_sources(stage: StageKind, gates: GatesByName) -> Mapping[str, tuple[Source, ...]]:
     """Who counts in a stage for the gates whose kinds have their own sources there, by the gates' names."""
     uses = {name: use for name, kind in GATE_KINDS.items() if (use := kind.use_in(stage))}
@@ -177,7 +165,7 @@ def stage_sources(stage: StageKind, gates: GatesByName) -> Mapping[str, tuple[So
 def untold_by(sources: Sequence[MetricSource], gates: GatesByName, asked: Sequence[str]) -> Iterator[SpecConflict]:
     """Those of `asked` that ask a Prometheus what none of `sources` tells; places are those within the gates."""
     for gate in asked:
-        for place, signal in gates.kind_of(gate).signals(gates.asked[gate]).items():
+        for place, signal in gates.kind_of(gate).frozen(gates.asked[gate]).signals().items():
             yield from untold(sources, signal, (gate, *place))
 
 
@@ -249,7 +237,7 @@ def _kind_said(settings: object) -> object:
 
 def gates_section() -> type[BuiltInGates]:
     """The class of `gates` in a delivery's spec."""
-    return section(BuiltInGates, "Gates", {name: kind.spec for name, kind in GATE_KINDS.items()})
+    return section(BuiltInGates, "Gates", {name: kind.spec or kind for name, kind in GATE_KINDS.items()})
 
 
 if TYPE_CHECKING:

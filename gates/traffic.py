@@ -124,18 +124,25 @@ class EvenDraws:
         return np.asarray(np.where(index % 2, 1 - first, first)), second
 
 
+class DrawnProcess(Evidence, Protocol):
+    """A process of draws one by one."""
+
+    def feed(self, draws: Array, seconds: float, /) -> None: ...
+
+
+def expected_draws(process: DrawnProcess, arrivals: ArrivalRates, drawn: Callable[[Array, Array], Array]) -> Flow:
+    """As many pairs as there are, each made by `drawn` of a point in the unit square."""
+    draws = EvenDraws(arrivals.canary)
+    return Flow(process, lambda seconds: process.feed(drawn(*draws.after(seconds)), seconds), most=MOST_PAIRS)
+
+
 def expected_pairs_of_times(
     max_increase: float, tolerance: float, arrivals: ArrivalRates, worse: Array, assumed: Assumptions
 ) -> Flow:
     """Both times of a pair differ by chance, and the canary's by a share `worse` on top."""
     process = PairedTimesProcess(max_increase=max_increase, tolerance=tolerance, leading=worse.shape)
-    draws = EvenDraws(arrivals.canary)
-
-    def feed(seconds: float) -> None:
-        first, _ = draws.after(seconds)
-        process.feed(np.log1p(worse)[:, None] + assumed.pair_spread * scipy.special.ndtri(first), seconds)
-
-    return Flow(process, feed, most=MOST_PAIRS)
+    later = np.log1p(worse)[:, None]
+    return expected_draws(process, arrivals, lambda first, _: later + assumed.pair_spread * scipy.special.ndtri(first))
 
 
 def evidence_per_request(arrivals: ArrivalRates, assumed: Assumptions, *, temper: bool) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gates.analyses.burn_rate import EventSource
+from gates.analyses.queries import QuerySource
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import DownloadedEngines
@@ -136,7 +136,7 @@ async def connect(
     fleets: Mapping[str, Fleet] | None = None,
     evidence: EvidenceSource | None = None,
     engines: EngineProvider | None = None,
-    slo_events: EventSource | None = None,
+    queries: QuerySource | None = None,
     chat: Chat | None = None,
     tokenizer: Tokenizer | None = None,
     clock: Clock | None = None,
@@ -152,7 +152,7 @@ async def connect(
         fleets: by region, instead of the fleet that the spec describes. All that follows up to `clock` is for these.
         evidence: who counts requests, failures and times of both versions there.
         engines: makes a version ready; when None its files are downloaded, and `Engine.workdir` is where they are.
-        slo_events: answers the queries of the gate burn_rate.
+        queries: answers what gates ask a Prometheus, the queries of an SLO among it.
         chat: asks one engine; by its OpenAI-compatible API when None.
         tokenizer: what the registered files say a conversation's tokens are; by their chat template when None.
         clock: where time comes from.
@@ -169,7 +169,7 @@ async def connect(
         if fleets is not None:
             if evidence is None:
                 raise UsageError("fleets of one's own need `evidence`", hint="such as tidegate.PrometheusSource(urls)")
-            refuse_unlike(spec, fleets)
+            refuse_unlike(spec, fleets, queries)
             own = Backends(
                 fleets=fleets,
                 engines=engines or DownloadedEngines(registry=at.registry, state=at.state, name=spec.metadata.name),
@@ -177,7 +177,7 @@ async def connect(
                 chat=chat or OpenAIChat(),
                 tokenizer=tokenizer or file_tokenizer(),
                 clock=clock or SystemClock(),
-                events=slo_events,
+                queries=queries,
             )
             at = replace(at, own=own)
         elif isinstance(spec.fleet, LocalFleetSpec):

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from gates.adapters.command import ask_command
-from gates.adapters.prometheus import PrometheusEvents, PrometheusSource
+from gates.adapters.prometheus import PrometheusSource
 from gates.adapters.prometheus_queries import PrometheusQueries
 from gates.adapters.records import RecordSource
-from gates.analyses.burn_rate import EventSource
-from gates.analyses.queries.asked import QuerySource
-from gates.analyses.queries.reading import asking_prometheus
+from gates.analyses.queries import QuerySource, asking_prometheus
 from gates.evidence.conventions import BY_ENGINE, POD
 from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
@@ -205,10 +203,9 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
             sources=spec.sources,
             service=spec.metadata.name,
         )
-        events: EventSource = PrometheusEvents(places)
         queries: QuerySource = PrometheusQueries(places)
         if named:
-            proxy = events = queries = BySeries(proxy, events, queries, named)
+            proxy = queries = BySeries(proxy, queries, named)
         yield Backends(
             fleets=fleets,
             engines=engine_provider(spec, at.state, at.registry, images, at.images),
@@ -216,7 +213,6 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
             chat=OpenAIChat(),
             tokenizer=file_tokenizer(),
             clock=SystemClock(),
-            events=events,
             queries=queries,
             samples=samples,
         )
@@ -242,7 +238,6 @@ async def _this_machine(carried: Carried, how: Carrying, metrics: str | None) ->
                     chat=OpenAIChat(),
                     tokenizer=file_tokenizer(),
                     clock=SystemClock(),
-                    events=PrometheusEvents(host.prometheus_url),
                     scratch=partial(scratch_engine, logs=at.state.scratch),
                     queries=PrometheusQueries(host.prometheus_url),
                     users=records,
@@ -356,11 +351,12 @@ def _reasons(lies: Lies, check: Callable[[], object]) -> Iterator[Reason]:
         yield Reason(error, lies)
 
 
-def refuse_unlike(spec: Delivery, fleets: Mapping[str, Fleet]) -> None:
+def refuse_unlike(spec: Delivery, fleets: Mapping[str, Fleet], queries: QuerySource | None = None) -> None:
     """Compare the spec with fleets that a program brings.
 
     Raises:
-        UsageError: a region has no fleet, engines are asked to keep samples, or a gate asks a Prometheus.
+        UsageError: a region has no fleet, engines are asked to keep samples, or a gate asks a Prometheus
+            and no `queries` answer it.
     """
     if spec.samples is not None:
         hint = "leave out `samples`, and the judge of the canary stage"
@@ -368,9 +364,9 @@ def refuse_unlike(spec: Delivery, fleets: Mapping[str, Fleet]) -> None:
     missing = [region for region in spec.regions.names if region not in fleets]
     if missing:
         raise UsageError(f"no fleet for region {missing[0]}", hint=f"there are: {', '.join(fleets) or 'none'}")
-    for gate in asking_prometheus(spec.gates.asked):
+    for gate in () if queries else asking_prometheus(spec.gates.asked):
         kind = spec.gates.kind_of(gate).name
         raise UsageError(
             f"{spec.path}: gates.{gate}: found a gate of kind {kind}; expected none with a fleet of one's own",
-            hint="leave the gate out: what it asks is read from the Prometheus of a fleet that tidegate brings",
+            hint="leave the gate out, or give `connect` the `queries` that answer it",
         )

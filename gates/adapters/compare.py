@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from gates.adapters.openai_endpoint import OpenAIEndpoint, base_url, models_of, refuse_open_key
-from gates.adapters.readers import embedder, languages, pair_judge
+from gates.adapters.readers import embedder, judge_of, languages
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.answers.golden import GoldenPrompt, load_golden, scorers_of
 from gates.comparison.answers_file import AnswersFile
@@ -20,7 +20,7 @@ from gates.comparison.asking import PairedPrompts
 from gates.comparison.comparison import EndpointComparison
 from gates.comparison.model import AnsweredPair, ApiForm, Endpoint
 from gates.comparison.plan import ComparisonPlan
-from gates.judge.scored_pairs import ScoredPairs
+from gates.judge.judge import ScoredPairs
 from gates.model import GateOutcome, Scorer, worst
 from gates.reports.check_report import ComparisonReport, as_lines
 from tidegate.core.errors import UsageError
@@ -135,7 +135,7 @@ def compare(
             raise UsageError("no endpoint is given, and no answers are kept", hint="give --stable URL and --canary URL")
 
         async def run() -> None:
-            scores = ScoredPairs(await pair_judge(plan.judge, folder)) if plan.judge else None
+            scores = ScoredPairs(await judge_of(plan.judge, folder, paired=True)) if plan.judge else None
             work = _Work(comparison, prompts, kept, scores, look)
             async with work.judging():
                 if kept and kept.pairs:

@@ -8,15 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from gates.analyses.burn_rate import BurnRateGate, filled
-from gates.evidence.batch import ArmName, Batch, Events
+from gates.evidence.batch import ArmName, Batch
 from gates.evidence.conventions import BUCKET_EDGE, BY_PROXY, INSTANCE, JOB, POD, PROCESS_START, UP, RequestCounters
 from gates.evidence.counters import Sample
 from gates.evidence.names import EvidenceNames, named_by, own_names
 from gates.evidence.scrape import batch_of
 from gates.evidence.selector import NAME, selector
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets, without_replicas
-from gates.model import ArmKey, NoData
+from gates.model import ArmKey
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
 from tidegate.core.errors import OutsideError
@@ -82,40 +81,6 @@ def series_of(answer: SeriesAnswer) -> RawSeries:
         values=_without_markers(answer.values),
         histograms=tuple((at, one.buckets) for at, one in answer.histograms),
     )
-
-
-class PrometheusEvents:
-    """An `EventSource`."""
-
-    def __init__(self, url: Address | Mapping[str, Address], *, timeout_seconds: int = 5) -> None:
-        """`url` is Prometheus' own address, or one for each region; nothing is asked yet."""
-        self._api = api_of_region(url, timeout_seconds=timeout_seconds)
-
-    def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
-        """As `EventSource`; choose windows of three scrape intervals or more, or `rate` sees nothing."""
-        if gate.errors_query is None or gate.total_query is None:
-            return NoData(reason="the gate has no queries")
-        window = until - since
-        total, bad = (
-            self._number(arm.region, filled(query, window=window, places=arm.model_dump()), until)
-            for query in (gate.total_query, gate.errors_query)
-        )
-        if isinstance(total, NoData):
-            return total
-        if isinstance(bad, NoData):
-            # A query with a wrong label gives nothing as well; taken for 0, it would never see an error.
-            return NoData(reason=f"{bad.reason}; end it with `or vector(0)` if no errors are no series")
-        factor = window / timedelta(seconds=1) if gate.counted_as == "rate" else 1.0
-        counted = round(total * factor)
-        return Events(total=counted, bad=min(round(bad * factor), counted))
-
-    def _number(self, region: str, query: str, at: datetime) -> float | NoData:
-        value = number_in(query, self._api(region).query(query, at))
-        if value is None:
-            return NoData(reason=f"Prometheus has nothing for {query}")
-        if not math.isfinite(value) or value < 0:
-            return NoData(reason=f"Prometheus answers {value:g} to {query}")
-        return value
 
 
 def number_in(query: str, answer: InstantResult) -> float | None:

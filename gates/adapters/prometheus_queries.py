@@ -11,8 +11,7 @@ from datetime import timedelta
 import numpy as np
 
 from gates.adapters.prometheus import LOOKBACK, Address, PrometheusSource, api_of_region, number_in, series_of
-from gates.analyses.queries.asked import PrometheusGate, QuerySource, Window, filled
-from gates.analyses.queries.reading import WithQueries, asking_prometheus
+from gates.analyses.queries import AsksPrometheus, QuerySource, Window, WithQueries, asking_prometheus, filled
 from gates.evidence import counters
 from gates.evidence.batch import Buckets
 from gates.evidence.conventions import BUCKET_EDGE, INSTANCE, POD
@@ -29,7 +28,7 @@ from tidegate.core.metrics import MetricSource
 class QueriedTrial(WithQueries):
     """A `TrialEvidence` whose gates ask queries too."""
 
-    def __init__(self, source: PrometheusSource, queries: QuerySource, gates: Mapping[str, PrometheusGate]) -> None:
+    def __init__(self, source: PrometheusSource, queries: QuerySource, gates: Mapping[str, AsksPrometheus]) -> None:
         """As `WithQueries`."""
         super().__init__(source, queries, gates)
         self.sampled, self.selectors = source.sampled, source.selectors

@@ -1,29 +1,24 @@
-"""What every analysis consists of: a kind of gate, and the tests and monitors that it is judged by.
+"""What every kind of gate consists of: its settings, and the tests or the monitor that it is judged by.
 
-A module of `gates.analyses` has one subclass of `TestedGate` or `MonitoredGate` with the settings, the test, the
-forecast and the words of its gate; `gates.spec` lists an instance of it. Nothing else names a gate.
+A kind is the class of its settings. A module of `gates.analyses` has one with its test, its forecast and its words, and
+`gates.spec` lists it. Nothing else names a gate.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Protocol, Self
 
-import numpy as np
-
-from gates.analyses.drift.spec import DriftReference
-from gates.evidence.batch import ArmName, Batch, PodEvidence, PodTrials, Source
+from gates.analyses.drift_reference import DriftReference
+from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
 from gates.model import NoData, StageKind, Verdict
-from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array, EvidenceProcess
-from gates.stats.pod_slots import PodSlots
 from gates.traffic import ArrivalRates, Assumptions, Exposure, Flow, GateForecast, Scale
 from tidegate.core.metrics import MetricSignal
-from tidegate.core.model import Loc, SpecModel
+from tidegate.core.model import Loc, SpecConflict, SpecModel
 
 
 class MetricTest(ABC):
@@ -44,14 +39,21 @@ class MetricTest(ABC):
         self.kind, self.needed = kind, needed
         self.missing = ""
         """Why the last batch had nothing for this question, when it said so."""
+        self.forget()
 
     @abstractmethod
     def take(self, batch: Batch, seconds: float) -> None:
         """Learn from one batch, so many seconds after the one before."""
 
     @abstractmethod
+    def forget(self) -> None:
+        """Begin anew what is told of both arms."""
+
     def restart(self) -> None:
         """Ask again whether the canary is fine; what speaks against it stays."""
+        self.forget()
+        if self.process:
+            self.process.restart_acceptance()
 
     @property
     def log_worse(self) -> float:
@@ -86,7 +88,34 @@ class MetricTest(ABC):
         return {}
 
 
-Settings = TypeVar("Settings", bound=SpecModel)
+BOTH = (ArmName.CANARY, ArmName.STABLE)
+
+
+class ArmsTest(MetricTest):
+    """A comparison of what each arm has counted over the same windows."""
+
+    noun = ""
+    """What an arm may have none of, where that is not the sample."""
+
+    @abstractmethod
+    def count(self, arm: ArmName) -> int:
+        """Of one arm since the last restart."""
+
+    @abstractmethod
+    def compare(self) -> str:
+        """The description once both arms have been seen."""
+
+    @property
+    def seen(self) -> int:
+        return self.count(ArmName.CANARY) if self.count(ArmName.STABLE) else 0
+
+    def describe(self) -> str:
+        for arm, name in zip(BOTH, ("the canary", "stable"), strict=True):
+            if not self.count(arm):
+                return f"no {self.noun or self.sample} of {name}" + (f": {self.missing}" if self.missing else "")
+        return self.compare()
+
+
 ExpectedFlow = Callable[[ArrivalRates, Array, Assumptions], Flow]
 """Expected traffic of canaries that are worse by so much, on its way into the process of one comparison."""
 
@@ -136,99 +165,114 @@ class Monitor(Protocol):
         ...
 
 
-class GateKind(ABC, Generic[Settings]):
-    """What every kind of gate has."""
+class GateSettings(SpecModel):
+    """What an analysis plan keeps of a gate, and all that is its kind's."""
 
-    name: str
+    name: ClassVar[str]
     """Its key in specs, plans and verdicts."""
-    spec: type[SpecModel]
-    """What a spec says at `gates.NAME`."""
-    settings: type[Settings]
-    """What an analysis plan keeps of that: all of it, unless the kind says otherwise."""
-    stages: tuple[StageUse, ...]
+    spec: ClassVar[type[SpecModel] | None] = None
+    """What a delivery's spec says at `gates.NAME`, where that is more than the plan keeps."""
+    stages: ClassVar[tuple[StageUse, ...]]
     """The stages of a delivery that can ask it."""
-    usual_sources: tuple[Source, ...] = ("users",)
+    usual_sources: ClassVar[tuple[Source, ...]] = ("users",)
     """Who counts for it where nobody is named."""
-    from_batches: bool = False
+    from_batches: ClassVar[bool] = False
     """Whether a file of kind Gates can ask it: batches of evidence are all that it needs."""
-    from_pairs: bool = False
+    from_pairs: ClassVar[bool] = False
     """Whether it can be asked of pairs of answers, on the word of the source `probe`."""
-    judged: bool = False
+    judged: ClassVar[bool] = False
     """Whether only those pairs tell it something that a judge has scored."""
-    bounded: bool = True
+    bounded: ClassVar[bool] = True
     """Whether its false alarms spend a share of the error budget; those of a guard have no bound, and spend none."""
-    several: bool = True
+    several: ClassVar[bool] = True
     """Whether a delivery can ask several; False where the evidence is made for the settings of one."""
 
-    def signals(self, settings: Settings) -> Mapping[Loc, MetricSignal]:
+    def signals(self) -> Mapping[Loc, MetricSignal]:
         """What it reads of a Prometheus, each with the setting that asks for it."""
-        _ = settings
         return {}
 
-    def use_in(self, stage: StageKind) -> StageUse | None:
+    @classmethod
+    def use_in(cls, stage: StageKind) -> StageUse | None:
         """How that stage may ask it; None when it cannot."""
-        return next((use for use in self.stages if use.stage == stage), None)
+        return next((use for use in cls.stages if use.stage == stage), None)
 
-    def frozen(self, spec: SpecModel) -> Settings:
-        """The settings that an analysis plan keeps of those in a spec; the kind of a gate is not one of them."""
-        if type(spec) is self.settings:
-            return spec
-        return self.settings(**{name: getattr(spec, name) for name in self.settings.model_fields})
+    @classmethod
+    def paired(cls) -> bool:
+        """Whether it compares what both arms make of the same requests, unless told otherwise."""
+        return cls.usual_sources in (("probe",), ("load",))
+
+    @classmethod
+    def frozen(cls, spec: SpecModel) -> Self:
+        """What an analysis plan keeps of a spec; the kind of a gate is not part of it."""
+        return spec if type(spec) is cls else cls(**{name: getattr(spec, name) for name in cls.model_fields})
 
 
-class TestedGate(GateKind[Settings]):
+class TestedGate(GateSettings):
     """A kind that is judged by metric tests, which share the error budget of the whole sequential test."""
 
-    __test__ = False  # Not one of pytest's.
-    scale: Scale
+    __test__: ClassVar[bool] = False  # Not one of pytest's.
+    scale: ClassVar[Scale]
     """How regressions are told."""
-    sample: str
+    least: ClassVar[str]
     """The setting that says how many requests or pairs a pass needs."""
-    margin: tuple[str, float] | None = None
+    margin: ClassVar[tuple[str, float] | None] = None
     """The setting that a plan may advise to widen, and how far at most."""
-    worst_regression: float = 0.9
+    worst_regression: ClassVar[float] = 0.9
     """Beyond this a plan looks for nothing."""
 
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """What is tolerated must be allowed."""
+        if self.margin is None:
+            return
+        name = self.margin[0]
+        tolerance, most = self.tolerated(), getattr(self, name)
+        if tolerance >= most:
+            yield SpecConflict(("tolerance",), self.written(tolerance), f"less than {name}, {self.written(most)}")
+
+    @classmethod
+    def written(cls, share: float) -> str:
+        """A margin or a tolerance, as a person writes it."""
+        if cls.scale == "score":
+            return f"{share:g}"
+        return f"{share * 100:g}pp" if cls.scale == "points" else f"{share:.0%}"
+
     @abstractmethod
-    def tests(self, settings: Settings, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """The tests of one source, each with its part of the gate's share of the budget."""
 
     @abstractmethod
-    def flows(self, settings: Settings, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
         """Expected traffic into each comparison: first the one that a regression shows itself in."""
 
-    def regression(self, settings: Settings, assumed: Assumptions) -> float:
+    def regression(self, assumed: Assumptions) -> float:  # noqa: ARG002
         """The regression that a plan is asked about: of the margin's size."""
-        _ = assumed
         assert self.margin is not None, f"{self.name} says neither a margin nor a regression"
-        return float(getattr(settings, self.margin[0]))
+        return float(getattr(self, self.margin[0]))
 
-    def tolerated(self, settings: Settings) -> float:
+    def tolerated(self) -> float:
         """The regression that is nobody's fault."""
-        return float(getattr(settings, "tolerance", 0.0))
+        return float(getattr(self, "tolerance", 0.0))
 
-    def needed(self, settings: Settings) -> int:
-        """What must have been seen of the canary before a pass, however clear the evidence."""
-        return int(getattr(settings, self.sample))
+    def needed(self) -> int:
+        """What must have been seen of the canary before a pass, however clear the evidence, in requests of users."""
+        return math.ceil(float(getattr(self, self.least)) / float(getattr(self, "per_request", 1.0)))
 
 
-class MonitoredGate(GateKind[Settings]):
+class MonitoredGate(GateSettings):
     """A kind with statistics, and an even share of the error budget, of its own."""
 
     @abstractmethod
-    def monitor(self, settings: Settings, conditions: Conditions) -> Monitor:
+    def monitor(self, conditions: Conditions) -> Monitor:
         """What takes batches and answers verdicts."""
 
     @abstractmethod
     def forecast(
-        self, settings: Settings, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
+        self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> GateForecast:
         """What it will typically do on the word of one source."""
 
     @abstractmethod
-    def passes(
-        self, settings: Settings, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
-    ) -> float:
+    def passes(self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions) -> float:
         """Seconds until half of all healthy canaries have passed; infinity for never."""
 
 
@@ -252,90 +296,3 @@ def as_odds(log_evidence: float) -> str:
 def pods_of(batch: Batch, arm: ArmName) -> list[PodEvidence]:
     """The pods of one arm."""
     return [pod for pod in batch.arms if pod.arm is arm]
-
-
-class BadShareTest(MetricTest):
-    """Trials of both arms in the same scrapes, and which of them ended badly."""
-
-    process: FailureProcess
-    does: str
-    """What the canary does with those that did, in a description: `has`, `failed`."""
-    events: str
-    """Their name among the numbers."""
-
-    def __init__(self, kind: str, *, needed: int, max_increase: float, tolerance: float, temper: bool) -> None:
-        """Differences of two shares."""
-        super().__init__(kind, needed=needed)
-        self._max_increase = max_increase
-        self.process = FailureProcess(max_increase=max_increase, tolerance=tolerance, temper=temper)
-        self._slots = PodSlots()
-        self._trials: Counter[ArmName] = Counter()
-        self._events: Counter[ArmName] = Counter()
-
-    @abstractmethod
-    def trials(self, batch: Batch) -> Sequence[PodTrials]:
-        """Those of a batch, pod by pod."""
-
-    @abstractmethod
-    def why_missing(self, batch: Batch) -> str:
-        """Why a batch has none, when it says so."""
-
-    def take(self, batch: Batch, seconds: float) -> None:
-        self.missing = self.why_missing(batch)
-        pods = self.trials(batch)
-        for pod in pods:
-            self._trials[pod.arm] += pod.trials
-            self._events[pod.arm] += pod.events
-        of_stable = {pod.pod: _counts(pod) for pod in pods if pod.arm is ArmName.STABLE}
-        stable, reused = self._slots.place(of_stable)
-        for slot in reused:
-            self.process.forget_pod(slot)
-        stable = stable if of_stable else np.zeros((len(stable), 2))
-        canaries = [_counts(pod) for pod in pods if pod.arm is ArmName.CANARY and pod.trials]
-        if canaries:
-            self.process.feed(np.sum(canaries, axis=0), stable, seconds, canary_pods=len(canaries))
-        else:
-            self.process.learn(stable, seconds)
-
-    def restart(self) -> None:
-        self._trials.clear()
-        self._events.clear()
-        self.process.restart_acceptance()
-
-    @property
-    def seen(self) -> int:
-        return self._trials[ArmName.CANARY] if self._trials[ArmName.STABLE] else 0
-
-    def describe(self) -> str:
-        for arm in (ArmName.CANARY, ArmName.STABLE):
-            if not self._trials[arm]:
-                reason = f": {self.missing}" if self.missing else ""
-                return f"no {self.sample} of {'the canary' if arm is ArmName.CANARY else 'stable'}{reason}"
-        increase = self._share(ArmName.CANARY) - self._share(ArmName.STABLE)
-        return (
-            f"canary {self.does} {self._of(ArmName.CANARY)} against {self._of(ArmName.STABLE)} on stable "
-            f"({increase * 100:+z.1f} pp, allowed {self._max_increase * 100:+g} pp)"
-        )
-
-    @property
-    def shows_nothing(self) -> str:
-        shares = [self._share(arm) for arm in ArmName if self._trials[arm]]
-        if len(shares) < 2 or min(shares) + self._max_increase < 1:
-            return ""
-        return "stable leaves no room for a canary that is worse by the margin"
-
-    def numbers(self) -> Mapping[str, float]:
-        arms = (ArmName.CANARY, ArmName.STABLE)
-        trials = {f"{arm}_{self.sample}": float(self._trials[arm]) for arm in arms}
-        events = {f"{arm}_{self.events}": float(self._events[arm]) for arm in arms}
-        return trials | events | {"design_effect": float(self.process.design_effect.max())}
-
-    def _share(self, arm: ArmName) -> float:
-        return self._events[arm] / self._trials[arm]
-
-    def _of(self, arm: ArmName) -> str:
-        return f"{self._events[arm]:,} of {self._trials[arm]:,} ({self._share(arm):.1%})"
-
-
-def _counts(pod: PodTrials) -> Array:
-    return np.asarray([pod.trials - pod.events, pod.events], dtype=np.float64)

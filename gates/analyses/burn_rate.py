@@ -9,20 +9,21 @@ shares and over the moment when it began, has reached 2 / rollback (each of both
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping
-from datetime import datetime, timedelta
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from gates.analyses.base import Conditions, MonitoredGate, StageUse, as_odds, as_ratio
-from gates.analyses.error_budget import EventSample, NoBurnEvidence, SlidingWindow, WindowPair, summed
+from gates.analyses.base import Conditions, MonitoredGate, StageUse, as_odds, as_ratio, pods_of
+from gates.analyses.queries import PLACES, AsksPrometheus, QuerySource, Window, open_places, without
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, Source, Times
-from gates.evidence.selector import PLACE, filled_places
 from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
-from gates.ports import EvidenceSource
+from gates.stats.e_process import Array, Onset, Product
 from gates.traffic import (
     BEYOND,
     EARLY,
@@ -39,15 +40,9 @@ from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.units import Duration, Percent, format_duration
 
-PLACES = ("window", "region", "role", "version")
-"""What a query may leave open, written as `{{.window}}`."""
-
 
 def _template(query: str) -> str:
-    names = PLACE.findall(query)
-    if unknown := sorted(set(names) - set(PLACES)):
-        raise ValueError(f"only these open places: {', '.join(PLACES)}; not {', '.join(unknown)}")
-    if "window" not in names:
+    if "window" not in open_places(query, ("window", *PLACES)):
         raise ValueError("a query with [{{.window}}], as in Sloth's events SLI")
     return query
 
@@ -85,8 +80,13 @@ LEAST_OBJECTIVE = 0.5
 """Nobody promises less: a burn of twice the budget would be more than all events."""
 
 
-class BurnRateGate(SpecModel):
+class BurnRateGate(AsksPrometheus, MonitoredGate):
     """No pair of windows may show a burn, and the budget's slow burn must be disproven."""
+
+    name = "burn_rate"
+    stages = (StageUse("shadow"), StageUse("canary"))
+    usual_sources = ("proxy",)
+    several = False
 
     slo: str | None = Field(default=None, min_length=1)
     """The name of an SLO that says the objective and what is counted. Anyone who knows SLOs looks it up before
@@ -103,7 +103,7 @@ class BurnRateGate(SpecModel):
     """What the queries give: events a second, as Sloth's examples do, or events within the window."""
     # Factors: Google, The Site Reliability Workbook, chapter 5, table 5-8. There the windows are 1 h and 5 min, 6 h
     # and 30 min; a stage lasts minutes, so they are a twelfth of that, and each pair keeps its ratio of 12. A delivery
-    # knows how long its stages last, and shrinks them further (`gates.analyses.burn_rate`).
+    # knows how long its stages last, and shrinks them further (`scaled_to`).
     fast: BurnWindows = BurnWindows(short=timedelta(seconds=25), long=timedelta(minutes=5), factor=14.4)
     slow: BurnWindows = BurnWindows(short=timedelta(seconds=150), long=timedelta(minutes=30), factor=6)
     min_events: Sample = 40
@@ -143,10 +143,76 @@ class BurnRateGate(SpecModel):
                 most = f"less than {1 / self.budget:g}: no more than all events can be bad"
                 yield SpecConflict((name, "factor"), f"{pair.factor:g}", most)
 
+    def signals(self) -> Mapping[Loc, MetricSignal]:
+        """What it counts itself; of an SLO, and in queries, somebody else has said what is read."""
+        if self.slo or self.total_query:
+            return {}
+        return {("slower",): MetricSignal(str(self.slower.metric))} if self.slower else {(): MetricSignal.REQUESTS}
 
-def filled(query: str, *, window: timedelta, places: dict[str, str]) -> str:
-    """The query with nothing left open; `places` are the labels of an arm."""
-    return filled_places(query, places | {"window": f"{round(window / timedelta(milliseconds=1))}ms"})
+    @property
+    def asks(self) -> bool:
+        return self.errors_query is not None
+
+    def read(self, batch: Batch, gate: str, queries: QuerySource, arms: tuple[ArmKey, ArmKey], window: Window) -> Batch:
+        """As `AsksPrometheus`; choose windows of three scrape intervals or more, or `rate` sees nothing."""
+        _ = gate
+        found = self._counted(queries, arms[1], window)
+        return (
+            without(batch, "events", found) if isinstance(found, NoData) else batch.model_copy(update={"events": found})
+        )
+
+    def _counted(self, queries: QuerySource, canary: ArmKey, window: Window) -> Events | NoData:
+        assert self.total_query and self.errors_query, "asked without queries"
+        total, bad = (queries.value(query, canary, window) for query in (self.total_query, self.errors_query))
+        if isinstance(total, NoData):
+            return total
+        if isinstance(bad, NoData):
+            # A query with a wrong label gives nothing as well; taken for 0, it would never see an error.
+            return NoData(reason=f"{bad.reason}; end it with `or vector(0)` if no errors are no series")
+        if min(total, bad) < 0:
+            return NoData(reason=f"Prometheus answers {min(total, bad):g} to a query that counts events")
+        factor = window.seconds if self.counted_as == "rate" else 1.0
+        counted = round(total * factor)
+        return Events(total=counted, bad=min(round(bad * factor), counted))
+
+    def monitor(self, conditions: Conditions) -> BurnRateMonitor:
+        return BurnRateMonitor(self, rollback=conditions.rollback, accept=conditions.accept)
+
+    def forecast(
+        self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
+    ) -> GateForecast:
+        """As `MonitoredGate`.
+
+        A healthy canary has as many bad events as are expected, and no more than the SLO allows; all are requests.
+        """
+        arrivals, within = exposure.arrivals(source), exposure.within_seconds
+        healthy, stated = self._healthy(assumed), min(BEYOND * self.slow.factor * self.budget, 1.0)
+
+        def fails(bad: float) -> float:
+            return _burn_at(self, arrivals, bad, GateOutcome.FAIL, (conditions.rollback, conditions.accept))
+
+        smallest = smallest_caught(lambda bad: fails(bad) <= within, healthy, 1.0) if exposure.timed(source) else None
+        return forecast_of(
+            self.name,
+            source,
+            exposure,
+            arrivals,
+            unit="requests",
+            scale="points",
+            passes=self.passes(source, exposure, assumed, conditions),
+            regression=stated - healthy,
+            fails=fails(stated),
+            smallest=None if smallest is None else smallest - healthy,
+        )
+
+    def passes(self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions) -> float:
+        arrivals, bad = exposure.arrivals(source), self._healthy(assumed)
+        return _burn_at(self, arrivals, bad, GateOutcome.PASS, (conditions.rollback, conditions.accept))
+
+    def _healthy(self, assumed: Assumptions) -> float:
+        """The share of bad events that is expected."""
+        # It is unknown how many requests are slow; an SLO that is kept leaves some of its budget.
+        return self.budget / 2 if self.slower else min(assumed.error_rate, self.budget)
 
 
 def scaled_to(gate: BurnRateGate, stage: timedelta, *, look: timedelta, written: Container[str] = ()) -> BurnRateGate:
@@ -166,49 +232,84 @@ def _scaled(windows: BurnWindows, shrink: float, look: timedelta) -> BurnWindows
     return BurnWindows(short=short, long=max(windows.long * shrink, 2 * short), factor=windows.factor)
 
 
-GATE = "burn_rate"
+BURNING_ODDS = (1.5, 3.0, 10.0, 100.0)
+"""Alternatives to the share that is just no burn, as odds; violent burns are told as fast as slow ones."""
+FINE_ODDS = (0.8, 0.5, 0.2, 0.02)
+EVEN = (0.25, 0.25, 0.25, 0.25)
 
 
-class BurnRateTest:
+@dataclass(frozen=True)
+class _Pair:
+    """A pair of windows, and the evidence that its burn is no chance."""
+
+    name: str
+    windows: BurnWindows
+    bound: float
+    """The share of bad events that is just no burn."""
+    worse: Onset
+
+
+class BurnRateMonitor:
     """Takes looks, answers verdicts; the same looks always give the same verdicts."""
 
-    def __init__(self, gate: BurnRateGate, *, rollback: float = 0.01, accept: float = 0.05) -> None:
+    def __init__(self, settings: BurnRateGate, *, rollback: float = 0.01, accept: float = 0.05) -> None:
         """`rollback` is the chance of a fail without a burn, over all looks; `accept` that of a pass within one."""
-        self._gate, self._log_fail, self._log_pass = gate, math.log(2 / rollback), -math.log(accept)
+        self._gate, self._log_fail, self._log_pass = settings, math.log(2 / rollback), -math.log(accept)
         self._pairs = tuple(
-            WindowPair(short=each.short, long=each.long, factor=each.factor, budget=gate.budget)
-            for each in (gate.fast, gate.slow)
+            _Pair(name, each, each.factor * settings.budget, Onset(EVEN))
+            for name, each in (("fast", settings.fast), ("slow", settings.slow))
         )
         # Not to burn is not to burn slowly either.
-        self._calm = NoBurnEvidence(min(pair.bound for pair in self._pairs))
-        self._recent = SlidingWindow(max(pair.long for pair in self._pairs))
+        self._calm, self._calm_bound = Product(EVEN), min(pair.bound for pair in self._pairs)
+        self._log_calm_best = -math.inf
+        """The clearest evidence so far that nothing burns."""
+        self._recent: deque[tuple[float, Events]] = deque()
+        """The looks within the longest window."""
         self._all = Events(total=0, bad=0)
         self._time = -math.inf
         self._silence = "nothing was asked yet"
         self._failed: Verdict | None = None
 
-    def take(self, look: EventSample) -> None:
-        """Learn from one look.
+    def refuse(self, batch: Batch) -> None:
+        """Every batch fits."""
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        """Learn of requests, their times, or what the SLO's queries counted."""
+        if self._gate.slower:
+            events = slow_events_of(batch, ArmName.CANARY, self._gate.slower)
+        elif self._gate.errors_query:
+            events = batch.events or NoData(reason=batch.missing.get("events", "the SLO's queries were not asked"))
+        else:
+            events = events_of(batch, ArmName.CANARY)
+        self.look(batch.time, seconds, events)
+
+    def look(self, time: float, seconds: float, events: Events | NoData) -> None:
+        """Learn from one look, so many seconds after the one before.
 
         Raises:
             UsageError: when it is not later than the last one; nothing was learnt then.
         """
-        if look.time <= self._time:
+        if time <= self._time:
             raise UsageError(
-                f"a look at {look.time:.3f} came after one at {self._time:.3f}", hint="ask in the order of time"
+                f"a look at {time:.3f} came after one at {self._time:.3f}", hint="ask in the order of time"
             )
-        self._time = look.time
-        if isinstance(look.events, NoData):
-            self._silence = look.events.reason
-            self._recent.take(look.time, None)
+        self._time = time
+        longest = max(pair.windows.long for pair in self._pairs).total_seconds()
+        while self._recent and self._recent[0][0] <= time - longest:
+            self._recent.popleft()
+        self._silence = events.reason if isinstance(events, NoData) else ""
+        if isinstance(events, NoData):
             return
-        self._silence = ""
-        self._recent.take(look.time, look.events)
-        self._all = summed((self._all, look.events))
-        self._calm.feed(look.events)
+        self._recent.append((time, events))
+        self._all = summed((self._all, events))
+        self._calm.feed(_log_ratio(self._calm_bound, FINE_ODDS, events))
+        self._log_calm_best = max(self._log_calm_best, float(self._calm.log_evidence))
         for pair in self._pairs:
-            pair.feed(look.events, look.seconds)
+            pair.worse.feed(_log_ratio(pair.bound, BURNING_ODDS, events), seconds)
             self._failed = self._failed or self._fail(pair)
+
+    def restart(self) -> None:
+        """An error budget does not care at which weight it was spent."""
 
     def verdict(self, *, deadline_passed: bool = False) -> Verdict:
         """As of the last look; a burn that was proven stays one."""
@@ -216,52 +317,77 @@ class BurnRateTest:
             return self._failed
         so_far = f"{self._all.bad:,} of {self._all.total:,} events were bad"
         if self._is_fine():
-            return self._says(GateOutcome.PASS, f"{so_far}: evidence {as_odds(self._calm.log_best)} that it is no burn")
+            return self._says(GateOutcome.PASS, f"{so_far}: evidence {as_odds(self._log_calm_best)} that it is no burn")
         outcome = GateOutcome.INCONCLUSIVE if deadline_passed else GateOutcome.RUNNING
         if self._silence:
             return self._says(outcome, f"no events: {self._silence}")
-        if burning := [pair for pair in self._pairs if pair.is_burning(self._recent)]:
+        if burning := [pair for pair in self._pairs if self._is_burning(pair)]:
             return self._says(outcome, f"{self._burns(burning[0])}, which may be chance still")
         needed = f"{math.exp(self._log_pass):,.0f}:1 and {self._gate.min_events:,} events needed"
-        odds = as_odds(self._calm.log_evidence)
+        odds = as_odds(float(self._calm.log_evidence))
         return self._says(outcome, f"{so_far}: evidence {odds} that it is no burn ({needed})")
 
-    def _fail(self, pair: WindowPair) -> Verdict | None:
-        enough = self._recent.within(pair.long).total >= self._gate.min_events
-        if not (enough and pair.is_burning(self._recent) and pair.log_evidence >= self._log_fail):
+    def _fail(self, pair: _Pair) -> Verdict | None:
+        enough = self._within(pair.windows.long).total >= self._gate.min_events
+        log_evidence = float(pair.worse.log_evidence)
+        if not (enough and self._is_burning(pair) and log_evidence >= self._log_fail):
             return None
-        odds = as_odds(pair.log_evidence)
-        return self._says(GateOutcome.FAIL, f"{self._burns(pair)}: evidence {odds} that it is no chance")
+        return self._says(
+            GateOutcome.FAIL, f"{self._burns(pair)}: evidence {as_odds(log_evidence)} that it is no chance"
+        )
 
     def _is_fine(self) -> bool:
-        shown = self._calm.log_best >= self._log_pass and self._calm.log_evidence >= 0
+        shown = self._log_calm_best >= self._log_pass and float(self._calm.log_evidence) >= 0
         # Who has no traffic now shows nothing, whatever was shown before.
-        present = not self._silence and self._recent.within(self._gate.fast.short).total > 0
+        present = not self._silence and self._within(self._gate.fast.short).total > 0
         enough = self._all.total >= self._gate.min_events
-        return shown and present and enough and not any(pair.is_burning(self._recent) for pair in self._pairs)
+        return shown and present and enough and not any(self._is_burning(pair) for pair in self._pairs)
+
+    def _is_burning(self, pair: _Pair) -> bool:
+        """Whether the bad share is above the bound in both windows, by chance or not."""
+        found = (self._within(window) for window in (pair.windows.short, pair.windows.long))
+        return all(events.bad > pair.bound * events.total for events in found)
+
+    def _within(self, window: timedelta) -> Events:
+        """What happened in the window that ends with the last look; a look that began before it counts whole."""
+        since = self._time - window.total_seconds()
+        return summed(events for time, events in self._recent if time > since)
 
     def _rate(self, window: timedelta) -> float:
-        events = self._recent.within(window)
+        events = self._within(window)
         return events.bad / events.total / self._gate.budget if events.total else 0.0
 
-    def _burns(self, pair: WindowPair) -> str:
-        short, long = (f"{self._rate(each):.3g}" for each in (pair.short, pair.long))
-        of = f" of {self._gate.slo}" if self._gate.slo else ""
+    def _burns(self, pair: _Pair) -> str:
+        windows, of = pair.windows, f" of {self._gate.slo}" if self._gate.slo else ""
         return (
-            f"spends the error budget{of} {short} times too fast in {format_duration(pair.short)} "
-            f"and {long} times in {format_duration(pair.long)} (allowed {pair.factor:g})"
+            f"spends the error budget{of} {self._rate(windows.short):.3g} times too fast in "
+            f"{format_duration(windows.short)} and {self._rate(windows.long):.3g} times in "
+            f"{format_duration(windows.long)} (allowed {windows.factor:g})"
         )
 
     def _says(self, outcome: GateOutcome, reason: str) -> Verdict:
         numbers = {"events": float(self._all.total), "bad_events": float(self._all.bad)}
-        for name, pair in zip(("fast", "slow"), self._pairs, strict=True):
+        for pair in self._pairs:
             numbers |= {
-                f"{name}_short_burn_rate": self._rate(pair.short),
-                f"{name}_long_burn_rate": self._rate(pair.long),
-                f"{name}_evidence": as_ratio(pair.log_evidence),
+                f"{pair.name}_short_burn_rate": self._rate(pair.windows.short),
+                f"{pair.name}_long_burn_rate": self._rate(pair.windows.long),
+                f"{pair.name}_evidence": as_ratio(float(pair.worse.log_evidence)),
             }
-        numbers |= {"evidence_needed": math.exp(self._log_fail), "evidence_fine": as_ratio(self._calm.log_best)}
-        return Verdict(gate=GATE, outcome=outcome, reason=reason, numbers=numbers)
+        numbers |= {"evidence_needed": math.exp(self._log_fail), "evidence_fine": as_ratio(self._log_calm_best)}
+        return Verdict(gate=self._gate.name, outcome=outcome, reason=reason, numbers=numbers)
+
+
+def summed(events: Iterable[Events]) -> Events:
+    """All of them together."""
+    found = list(events)
+    return Events(total=sum(each.total for each in found), bad=sum(each.bad for each in found))
+
+
+def _log_ratio(bound: float, odds: tuple[float, ...], events: Events) -> Array:
+    """Of shares with so many times the odds of the bound, against the bound; its mean is at most 1 if that holds."""
+    shares = np.asarray(odds) * bound / (1 - bound + np.asarray(odds) * bound)
+    good = events.total - events.bad
+    return np.asarray(events.bad * np.log(shares / bound) + good * (np.log1p(-shares) - math.log1p(-bound)))
 
 
 def slow_events_of(batch: Batch, arm: ArmName, slower: SlowerThan) -> Events | NoData:
@@ -290,70 +416,29 @@ def events_of(batch: Batch, arm: ArmName) -> Events | NoData:
 
     Counted as good, a flood of refusals would hide an outage.
     """
-    pods = [pod for pod in batch.arms if pod.arm is arm]
+    pods = pods_of(batch, arm)
     if not pods or ("requests" in batch.missing and not any(pod.requests for pod in pods)):
         return NoData(reason=batch.missing.get("requests", f"nothing is known of the {arm} arm"))
     return Events(total=sum(pod.requests - pod.refused for pod in pods), bad=sum(pod.errors for pod in pods))
 
 
-class BurnRateMonitor:
-    """Hands each batch's events to the burn's statistics: requests, their times, or what the SLO's queries counted."""
-
-    def __init__(self, settings: BurnRateGate, *, rollback: float, accept: float) -> None:
-        """Its shares of the chances of a false alarm and of a false pass."""
-        self._burn = BurnRateTest(settings, rollback=rollback, accept=accept)
-        self._settings = settings
-
-    def refuse(self, batch: Batch) -> None:
-        """Every batch fits."""
-
-    def take(self, batch: Batch, seconds: float) -> None:
-        """Learn from one batch."""
-        self._burn.take(EventSample(time=batch.time, seconds=seconds, events=self._events(batch)))
-
-    def _events(self, batch: Batch) -> Events | NoData:
-        if self._settings.slower:
-            return slow_events_of(batch, ArmName.CANARY, self._settings.slower)
-        if self._settings.errors_query:
-            return batch.events or NoData(reason=batch.missing.get("events", "the SLO's queries were not asked"))
-        return events_of(batch, ArmName.CANARY)
-
-    def restart(self) -> None:
-        """An error budget does not care at which weight it was spent."""
-
-    def verdict(self, *, deadline_passed: bool) -> Verdict:
-        """Of all batches so far."""
-        return self._burn.verdict(deadline_passed=deadline_passed)
-
-
 SINGLE_LOOKS = 40
-
-
 GROWTH = 1.05
 """Of looks after these: what is decided late need not be known to the second."""
-
-
 FURTHEST_SECONDS = 2 * 86400.0
-
-
-def _healthy(settings: BurnRateGate, assumed: Assumptions) -> float:
-    """The share of bad events that is expected."""
-    # It is unknown how many requests are slow; an SLO that is kept leaves some of its budget.
-    return settings.budget / 2 if settings.slower else min(assumed.error_rate, settings.budget)
 
 
 @lru_cache(maxsize=1024)
 def _burn_at(
-    settings: BurnRateGate, arrivals: ArrivalRates, bad: float, outcome: GateOutcome, *, rollback: float, accept: float
+    settings: BurnRateGate, arrivals: ArrivalRates, bad: float, outcome: GateOutcome, chances: tuple[float, float]
 ) -> float:
     """When expected events bring that verdict; infinity for never."""
-    burn, whole = BurnRateTest(settings, rollback=rollback, accept=accept), WholeCounts((2,))
+    burn, whole = BurnRateMonitor(settings, rollback=chances[0], accept=chances[1]), WholeCounts((2,))
     elapsed, seconds = 0.0, arrivals.look
     while elapsed < FURTHEST_SECONDS:
         elapsed += seconds
         fine, failed = whole.of(np.asarray([1 - bad, bad]) * arrivals.canary * seconds)
-        events = Events(total=int(fine + failed), bad=int(failed))
-        burn.take(EventSample(time=elapsed, seconds=seconds, events=events))
+        burn.look(elapsed, seconds, Events(total=int(fine + failed), bad=int(failed)))
         found = burn.verdict().outcome
         if found is outcome:
             return elapsed * EARLY
@@ -361,99 +446,3 @@ def _burn_at(
             return math.inf
         seconds *= GROWTH if elapsed > SINGLE_LOOKS * arrivals.look else 1.0
     return math.inf
-
-
-class BurnRateKind(MonitoredGate[BurnRateGate]):
-    """How fast the canary spends its SLO's error budget."""
-
-    name = GATE
-    spec = settings = BurnRateGate
-    stages = (
-        StageUse("shadow"),
-        StageUse("canary"),
-    )
-    usual_sources = ("proxy",)
-    several = False
-
-    def signals(self, settings: BurnRateGate) -> Mapping[Loc, MetricSignal]:
-        """What it counts itself; of an SLO, and in queries, somebody else has said what is read."""
-        if settings.slo or settings.total_query:
-            return {}
-        return (
-            {("slower",): MetricSignal(str(settings.slower.metric))} if settings.slower else {(): MetricSignal.REQUESTS}
-        )
-
-    def monitor(self, settings: BurnRateGate, conditions: Conditions) -> BurnRateMonitor:
-        """As `MonitoredGate`."""
-        return BurnRateMonitor(settings, rollback=conditions.rollback, accept=conditions.accept)
-
-    def forecast(
-        self, settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
-    ) -> GateForecast:
-        """As `MonitoredGate`.
-
-        A healthy canary has as many bad events as are expected, and no more than the SLO allows; all are requests.
-        """
-        arrivals, within = exposure.arrivals(source), exposure.within_seconds
-        healthy = _healthy(settings, assumed)
-        stated = min(BEYOND * settings.slow.factor * settings.budget, 1.0)
-
-        def fails(bad: float) -> float:
-            return _burn_at(
-                settings, arrivals, bad, GateOutcome.FAIL, rollback=conditions.rollback, accept=conditions.accept
-            )
-
-        smallest = smallest_caught(lambda bad: fails(bad) <= within, healthy, 1.0) if exposure.timed(source) else None
-        return forecast_of(
-            GATE,
-            source,
-            exposure,
-            arrivals,
-            unit="requests",
-            scale="points",
-            passes=self.passes(settings, source, exposure, assumed, conditions),
-            regression=stated - healthy,
-            fails=fails(stated),
-            smallest=None if smallest is None else smallest - healthy,
-        )
-
-    def passes(
-        self, settings: BurnRateGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
-    ) -> float:
-        """As `MonitoredGate`."""
-        arrivals, bad = exposure.arrivals(source), _healthy(settings, assumed)
-        budget = {"rollback": conditions.rollback, "accept": conditions.accept}
-        return _burn_at(settings, arrivals, bad, GateOutcome.PASS, **budget)
-
-
-class EventSource(Protocol):
-    """Where an SLO's events come from."""
-
-    def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
-        """What the gate's queries say of (since, until], their open places filled with the arm's labels.
-
-        Raises:
-            OutsideError: when the source is not there, or a query gives more than one number.
-        """
-        ...
-
-
-class WithEvents:
-    """Asks an SLO's queries about the canary over the same window."""
-
-    def __init__(self, source: EvidenceSource, events: EventSource, gate: BurnRateGate) -> None:
-        """`gate` has the queries."""
-        self._source, self._events, self._gate = source, events, gate
-
-    @property
-    def settles_within(self) -> timedelta:
-        """As the source below."""
-        return self._source.settles_within
-
-    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
-        """As the source below; without an answer to the queries, the reason is among what is missing."""
-        batch = self._source.batch(stable, canary, since, until)
-        events = self._events.events(self._gate, canary, since, until)
-        if isinstance(events, NoData):
-            return batch.model_copy(update={"missing": {**batch.missing, "events": events.reason}})
-        return batch.model_copy(update={"events": events})

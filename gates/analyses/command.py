@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
-from gates.analyses.base import GateKind, StageUse
+from gates.analyses.base import GateSettings, StageUse
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.evidence.batch import PairedAnswer
 from gates.model import AnswerScores, GateOutcome, Sample, Scores, Share, Verdict
-from tidegate.core.model import SpecConflict, SpecModel, Value, at_odds
+from tidegate.core.model import SpecConflict, Value, at_odds
 from tidegate.core.units import Duration, format_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,8 +38,11 @@ def _relative(path: Path) -> Path:
     return path
 
 
-class CommandGate(SpecModel):
+class CommandGate(GateSettings):
     """A command of yours says whether the canary is fine, or brings scores of both arms."""
+
+    name = "command"
+    stages = (StageUse("offline"),)
 
     run: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
     """Program and arguments. No shell reads them; `[sh, -c, "..."]` is one. It runs in the spec's folder."""
@@ -71,14 +74,6 @@ class CommandGate(SpecModel):
         for index, name in enumerate(self.variables):
             if FACTS.fullmatch(name):
                 yield SpecConflict(("variables", index), name, "another name: that one tells it of the delivery")
-
-
-class CommandKind(GateKind[CommandGate]):
-    """What a command of the team's says of both arms."""
-
-    name = "command"
-    spec = settings = CommandGate
-    stages = (StageUse("offline"),)
 
 
 MOST_REASON = 500

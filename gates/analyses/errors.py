@@ -12,6 +12,8 @@ of two counts would lose a part of the copies again and again.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
@@ -19,29 +21,48 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from gates.analyses.base import BadShareTest, Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate, pods_of
-from gates.analyses.failures import expected_failures
-from gates.evidence.batch import ArmName, Batch, PodEvidence, PodTrials, Source
+from gates.analyses.base import (
+    BOTH,
+    ArmsTest,
+    Conditions,
+    ExpectedFlow,
+    MetricTest,
+    StageUse,
+    TestedGate,
+    pods_of,
+)
+from gates.evidence.batch import ArmName, Batch, PodTrials, Source
 from gates.model import Sample
-from gates.stats.binary import ShareProcess
+from gates.stats.binary import FailureProcess, ShareProcess
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
-from gates.traffic import (
-    MOST_PAIRS,
-    ArrivalRates,
-    Assumptions,
-    EvenDraws,
-    Flow,
-)
+from gates.stats.spread import PodSlots
+from gates.traffic import ArrivalRates, Assumptions, Flow, WholeCounts, evidence_per_request, expected_draws
 from tidegate.core.metrics import MetricSignal
-from tidegate.core.model import Loc, SpecConflict, SpecModel
+from tidegate.core.model import Loc
 from tidegate.core.units import PercentagePoints
 
+FAILED_PART = 2 / 3
+"""Of the gate's share of the budget; the rest is for refused requests."""
 
-class ErrorsGate(SpecModel):
+
+class ErrorsGate(TestedGate):
     """The canary's share of failed requests may exceed the stable arm's by `max_increase` at most."""
 
+    name = "errors"
+    stages = (
+        # Mirrored requests: no user saw their answers, so only the proxy can count them.
+        StageUse("shadow", ("proxy",), by_default=True),
+        # Of failures each sees some that the other does not.
+        StageUse("canary", ("proxy", "users"), by_default=True),
+    )
+    from_batches = True
+    from_pairs = True
+    scale = "points"
+    least = "min_requests"
+    margin = ("max_increase", 0.5)
     example = "{max_increase: 0.5pp}"
+
     max_increase: PercentagePoints = Field(default=0.005, validate_default=False)
     """Difference of two shares; 0.005 is 0.5 percentage points. The gate passes once the canary is within it."""
     tolerance: PercentagePoints = Field(default=0.0, validate_default=False)
@@ -49,42 +70,112 @@ class ErrorsGate(SpecModel):
     min_requests: Sample = 40
     """On the canary before a pass, whatever became of them."""
 
-    def contradictions(self) -> Iterator[SpecConflict]:
-        """What is tolerated must be allowed."""
-        if self.tolerance >= self.max_increase:
-            yield SpecConflict(
-                ("tolerance",), f"{self.tolerance * 100:g}pp", f"less than max_increase, {self.max_increase * 100:g}pp"
-            )
+    def signals(self) -> Mapping[Loc, MetricSignal]:
+        return {(): MetricSignal.REQUESTS}
+
+    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+        """Failed and refused requests apart; copies of requests must be proven to arrive."""
+        if source == "probe":
+            yield 1, PairedFailureTest(self)
+            return
+        yield FAILED_PART, FailureTest(self, "failed", temper=conditions.temper)
+        yield 1 - FAILED_PART, FailureTest(self, "refused", temper=conditions.temper)
+        if conditions.mirrored is not None:
+            yield 0, MirrorTest(conditions.mirrored)
+
+    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+        if paired:
+            yield partial(expected_pairs_of_failures, self)
+        else:
+            yield partial(expected_failures, self.max_increase, self.tolerance, temper=temper)
 
 
-Kind = Literal["failed", "refused"]
+class BadShareTest(ArmsTest):
+    """Trials of both arms in the same scrapes, and which of them ended badly."""
+
+    process: FailureProcess
+
+    does: str
+    """What the canary does with those that did, in a description: `has`, `failed`."""
+    events: str
+    """Their name among the numbers."""
+
+    def __init__(self, kind: str, *, needed: int, max_increase: float, tolerance: float, temper: bool) -> None:
+        """Differences of two shares."""
+        super().__init__(kind, needed=needed)
+        self._max_increase = max_increase
+        self.process = FailureProcess(max_increase=max_increase, tolerance=tolerance, temper=temper)
+        self._slots = PodSlots()
+
+    @abstractmethod
+    def trials(self, batch: Batch) -> Sequence[PodTrials]:
+        """Those of a batch, pod by pod."""
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        pods = self.trials(batch)
+        for pod in pods:
+            self._trials[pod.arm] += pod.trials
+            self._events[pod.arm] += pod.events
+        of_stable = {pod.pod: _counts(pod) for pod in pods if pod.arm is ArmName.STABLE}
+        stable, reused = self._slots.place(of_stable)
+        for slot in reused:
+            self.process.forget_pod(slot)
+        stable = stable if of_stable else np.zeros((len(stable), 2))
+        canaries = [_counts(pod) for pod in pods if pod.arm is ArmName.CANARY and pod.trials]
+        if canaries:
+            self.process.feed(np.sum(canaries, axis=0), stable, seconds, canary_pods=len(canaries))
+        else:
+            self.process.learn(stable, seconds)
+
+    def forget(self) -> None:
+        self._trials: Counter[ArmName] = Counter()
+        self._events: Counter[ArmName] = Counter()
+
+    def count(self, arm: ArmName) -> int:
+        return self._trials[arm]
+
+    def compare(self) -> str:
+        canary, stable = (f"{self._events[arm]:,} of {self._trials[arm]:,} ({self._share(arm):.1%})" for arm in BOTH)
+        increase = self._share(ArmName.CANARY) - self._share(ArmName.STABLE)
+        change = f"{increase * 100:+z.1f} pp, allowed {self._max_increase * 100:+g} pp"
+        return f"canary {self.does} {canary} against {stable} on stable ({change})"
+
+    @property
+    def shows_nothing(self) -> str:
+        shares = [self._share(arm) for arm in ArmName if self._trials[arm]]
+        if len(shares) < 2 or min(shares) + self._max_increase < 1:
+            return ""
+        return "stable leaves no room for a canary that is worse by the margin"
+
+    def numbers(self) -> Mapping[str, float]:
+        trials = {f"{arm}_{self.sample}": float(self._trials[arm]) for arm in BOTH}
+        events = {f"{arm}_{self.events}": float(self._events[arm]) for arm in BOTH}
+        return trials | events | {"design_effect": float(self.process.design_effect.max())}
+
+    def _share(self, arm: ArmName) -> float:
+        return self._events[arm] / self._trials[arm]
+
+
+def _counts(pod: PodTrials) -> Array:
+    return np.asarray([pod.trials - pod.events, pod.events], dtype=np.float64)
 
 
 class FailureTest(BadShareTest):
     """Requests of both arms in the same scrapes."""
 
-    def __init__(self, gate: ErrorsGate, kind: Kind, *, temper: bool) -> None:
-        """`failed` and `refused` are two questions: a canary that refuses must not hide behind a stable that fails."""
-        super().__init__(
-            kind,
-            needed=gate.min_requests,
-            max_increase=gate.max_increase,
-            tolerance=gate.tolerance,
-            temper=temper,
-        )
-        self.worse = f"that it {'fails' if kind == 'failed' else 'refuses'} more often than tolerated"
+    def __init__(self, gate: ErrorsGate, kind: Literal["failed", "refused"], *, temper: bool) -> None:
+        """Two questions: a canary that refuses must not hide behind a stable that fails."""
+        margins = {"max_increase": gate.max_increase, "tolerance": gate.tolerance}
+        super().__init__(kind, needed=gate.min_requests, **margins, temper=temper)
         self.does, self.events = kind, f"{kind}_requests"
+        self.worse = f"that it {'fails' if kind == 'failed' else 'refuses'} more often than tolerated"
 
     def trials(self, batch: Batch) -> Sequence[PodTrials]:
+        self.missing = batch.missing.get("requests", "")
+        bad = "errors" if self.kind == "failed" else "refused"
         return [
-            PodTrials(arm=pod.arm, pod=pod.pod, trials=pod.requests, events=self._bad_of(pod)) for pod in batch.arms
+            PodTrials(arm=pod.arm, pod=pod.pod, trials=pod.requests, events=getattr(pod, bad)) for pod in batch.arms
         ]
-
-    def why_missing(self, batch: Batch) -> str:
-        return batch.missing.get("requests", "")
-
-    def _bad_of(self, pod: PodEvidence) -> int:
-        return pod.errors if self.kind == "failed" else pod.refused
 
 
 class PairedFailureTest(MetricTest):
@@ -95,11 +186,9 @@ class PairedFailureTest(MetricTest):
     sample = "pairs"
 
     def __init__(self, gate: ErrorsGate) -> None:
-        """Settings as the spec has them."""
         super().__init__("failed", needed=gate.min_requests)
-        self._gate = gate
+        self._max_increase = gate.max_increase
         self.process = PairedScoresProcess(max_drop=gate.max_increase, tolerance=gate.tolerance)
-        self._pairs = self._canary = self._stable = 0
 
     def take(self, batch: Batch, seconds: float) -> None:
         failed = [(pair.canary is None, pair.stable is None) for pair in batch.pairs]
@@ -111,9 +200,8 @@ class PairedFailureTest(MetricTest):
         if told:
             self.process.feed(np.asarray(told), seconds)
 
-    def restart(self) -> None:
+    def forget(self) -> None:
         self._pairs = self._canary = self._stable = 0
-        self.process.restart_acceptance()
 
     @property
     def shows_nothing(self) -> str:
@@ -128,7 +216,7 @@ class PairedFailureTest(MetricTest):
             return "no pair was sent"
         return (
             f"of {self._pairs:,} prompts that went to both arms the canary left {self._canary:,} without an answer, "
-            f"stable {self._stable:,} (allowed {self._gate.max_increase * 100:+g} pp)"
+            f"stable {self._stable:,} (allowed {self._max_increase * 100:+g} pp)"
         )
 
     def numbers(self) -> Mapping[str, float]:
@@ -153,7 +241,6 @@ class MirrorTest(MetricTest):
         least, most = ARRIVES * share, min(share, 0.999)
         self._share = share
         self.process = ShareProcess(least, above=(least + (most - least) * 0.5, most))
-        self._arrived = self._requests = 0
 
     def take(self, batch: Batch, seconds: float) -> None:
         requests = sum(pod.requests for pod in pods_of(batch, ArmName.STABLE))
@@ -165,9 +252,8 @@ class MirrorTest(MetricTest):
         more, fewer = self._copies - copies, self._requests - self._copies - missing
         self.process.feed(np.asarray(more), np.asarray(fewer), seconds)
 
-    def restart(self) -> None:
+    def forget(self) -> None:
         self._arrived = self._requests = 0
-        self.process.restart_acceptance()
 
     @property
     def _copies(self) -> int:
@@ -192,58 +278,38 @@ class MirrorTest(MetricTest):
         return {"mirrored_requests": float(self._copies), "stable_requests": float(self._requests)}
 
 
+def expected_failures(
+    max_increase: float,
+    tolerance: float,
+    arrivals: ArrivalRates,
+    worse: Array,
+    assumed: Assumptions,
+    *,
+    temper: bool,
+) -> Flow:
+    """Each canary fails a share `worse` of its requests more often than stable does."""
+    rates = np.minimum(assumed.error_rate + worse, 1.0)
+    canary = np.stack([1 - rates, rates], axis=-1)
+    stable = np.broadcast_to([1 - assumed.error_rate, assumed.error_rate], (len(worse), 1, 2))
+    process = FailureProcess(max_increase=max_increase, tolerance=tolerance, temper=False, leading=worse.shape)
+    counted = evidence_per_request(arrivals, assumed, temper=temper)
+    # Failures are few, and a part of one is none; so they come whole, one after the other.
+    whole_canary, whole_stable = WholeCounts(canary.shape), WholeCounts(stable.shape)
+
+    def feed(seconds: float) -> None:
+        each = seconds * counted
+        came = whole_canary.of(canary * arrivals.canary * each)
+        process.feed(came, whole_stable.of(stable * arrivals.stable * each), seconds)
+
+    return Flow(process, feed)
+
+
 def expected_pairs_of_failures(gate: ErrorsGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
     """Either arm leaves its answer out by itself; each canary a share `worse` more often."""
     process = PairedScoresProcess(max_drop=gate.max_increase, tolerance=gate.tolerance, leading=worse.shape)
-    draws = EvenDraws(arrivals.canary)
-
-    def feed(seconds: float) -> None:
-        first, second = draws.after(seconds)
-        canary = first < np.minimum(assumed.error_rate + worse, 1.0)[:, None]
-        process.feed(canary.astype(np.float64) - (second < assumed.error_rate), seconds)
-
-    return Flow(process, feed, most=MOST_PAIRS)
-
-
-FAILED_PART = 2 / 3
-"""Of the gate's share of the budget; the rest is for refused requests."""
-
-
-class ErrorsKind(TestedGate[ErrorsGate]):
-    """How many more of the canary's requests fail."""
-
-    name = "errors"
-    spec = settings = ErrorsGate
-    stages = (
-        # Mirrored requests: no user saw their answers, so only the proxy can count them.
-        StageUse("shadow", ("proxy",), by_default=True),
-        # Of failures each sees some that the other does not.
-        StageUse("canary", ("proxy", "users"), by_default=True),
+    rates = np.minimum(assumed.error_rate + worse, 1.0)[:, None]
+    return expected_draws(
+        process,
+        arrivals,
+        lambda first, second: (first < rates).astype(np.float64) - (second < assumed.error_rate),
     )
-    from_batches = True
-    from_pairs = True
-    scale = "points"
-    sample = "min_requests"
-    margin = ("max_increase", 0.5)
-
-    def signals(self, settings: ErrorsGate) -> Mapping[Loc, MetricSignal]:
-        """What became of requests."""
-        _ = settings
-        return {(): MetricSignal.REQUESTS}
-
-    def tests(self, settings: ErrorsGate, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        """Failed and refused requests apart; copies of requests must be proven to arrive."""
-        if source == "probe":
-            yield 1, PairedFailureTest(settings)
-            return
-        yield FAILED_PART, FailureTest(settings, "failed", temper=conditions.temper)
-        yield 1 - FAILED_PART, FailureTest(settings, "refused", temper=conditions.temper)
-        if conditions.mirrored is not None:
-            yield 0, MirrorTest(conditions.mirrored)
-
-    def flows(self, settings: ErrorsGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
-        """As `TestedGate`."""
-        if paired:
-            yield partial(expected_pairs_of_failures, settings)
-        else:
-            yield partial(expected_failures, settings.max_increase, settings.tolerance, temper=temper)

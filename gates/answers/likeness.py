@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from gates.evidence.batch import PairedAnswer, PairedReply
-from gates.judge.pair_judge import JudgedPair
-from gates.judge.rubric import NoScore
 from gates.model import EngineReply
 from gates.ports import Embedder, LanguageDetector
 from gates.text import declines, nearness, similarity
@@ -16,29 +14,25 @@ def paired_answer(
     *,
     languages: LanguageDetector | None = None,
     embedder: Embedder | None = None,
-    judged: JudgedPair | NoScore | None = None,
 ) -> PairedAnswer:
     """Read what arrived of a pair; an answer that did not is None, and then nothing is alike.
 
-    Without an embedder likeness is that of words (F1), with one that of meaning. `judged` is what a
-    judge made of the pair, when it was in the sample.
+    Without an embedder likeness is that of words (F1), with one that of meaning.
     """
-    known = judged if isinstance(judged, JudgedPair) else None
     return PairedAnswer(
-        stable=_read(stable, languages, known.stable if known else None),
-        canary=_read(canary, languages, known.canary if known else None),
+        stable=_read(stable, languages),
+        canary=_read(canary, languages),
         similarity=_alike(stable.text, canary.text, embedder) if stable and canary else None,
     )
 
 
-def _read(reply: EngineReply | None, languages: LanguageDetector | None, score: float | None) -> PairedReply | None:
+def _read(reply: EngineReply | None, languages: LanguageDetector | None) -> PairedReply | None:
     if reply is None:
         return None
     return PairedReply(
         ttft=reply.ttft_seconds,
         itl=reply.itl_seconds,
         e2e=reply.duration_seconds,
-        score=score,
         output_tokens=reply.output_tokens,
         finish_reason=reply.finish_reason,
         language=languages.language(reply.text) if languages else "",

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from gates.analyses.quality import GATE as QUALITY
-from gates.analyses.quality_test import QualityTest
+from gates.analyses.quality import QualityGate, QualityTest
 from gates.answers.golden import GoldenPrompt, score_answers
 from gates.answers.likeness import paired_answer
 from gates.comparison.model import LEAST_STEP, AnsweredPair
 from gates.comparison.plan import ComparisonPlan
 from gates.evidence.batch import Batch
-from gates.judge.scored_pairs import ScoresEvidence
+from gates.judge.judge import ScoresEvidence
 from gates.model import DifferingPrompt, EngineReply, GateOutcome, Verdict, worst
 from gates.ports import Embedder, LanguageDetector
 from gates.sequential_test import SequentialTest
@@ -100,7 +99,7 @@ class EndpointComparison:
 
     def _has_all(self, gate: str) -> bool:
         """Scores are of a prompt's first answers; everything else is measured again in each round."""
-        scored = gate == QUALITY or self.plan.pairs.kind_of(gate).judged
+        scored = gate == QualityGate.name or self.plan.pairs.settings[gate].judged
         return scored and self._quality.asked_whole
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.latency import LatencyGate
-from gates.analyses.quality import GATE as QUALITY
 from gates.analyses.quality import QualityGate
 from gates.evidence.batch import Source
 from gates.judge.spec import JudgeGate
@@ -32,7 +31,7 @@ class ComparisonPlan(Value):
     @property
     def gates(self) -> tuple[str, ...]:
         """In the order of their verdicts."""
-        return (QUALITY, *self.pairs.gates)
+        return (QualityGate.name, *self.pairs.gates)
 
     @property
     def rollback_each(self) -> float:

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from gates.evidence.batch import Score
@@ -77,14 +76,12 @@ def load_labels(path: Path, settings: JudgeControl) -> tuple[Label, ...]:
     return labels
 
 
-def side_by_side(labels: Sequence[Label]) -> Iterator[tuple[Label, Label]]:
-    """Pairs to put to a judge that scores two answers at a time: of one prompt, the odd one next to itself."""
+def side_by_side(labels: Sequence[Label]) -> Iterator[tuple[Label, ...]]:
+    """What to put to a judge that scores two answers at a time: two of one prompt, the odd one alone."""
     by_prompt: dict[str, list[Label]] = defaultdict(list)
     for label in labels:
         by_prompt[label.prompt].append(label)
-    for same in by_prompt.values():
-        for at in range(0, len(same), 2):
-            yield same[at], same[min(at + 1, len(same) - 1)]
+    return (tuple(same[at : at + 2]) for same in by_prompt.values() for at in range(0, len(same), 2))
 
 
 ROUNDING = 1e-9
@@ -111,14 +108,10 @@ class ControlReport(Value):
     foils: int
     discrimination: float | None
     """Share of foils that scored worse than the right answer; None without any."""
-    place_bias: float | None
-    """Mean composite of the first answer less that of the second; 0 for a judge without a favourite place."""
     labels: int = 0
     """Answers scored by a person that the judge scored as well."""
     label_agreement: float | None = None
     """Share of two labelled answers in the person's order; None without two that differ."""
-    label_correlation: float | None = None
-    """Spearman's, between the judge's scores and the person's; None where one of them never varies."""
 
 
 class Control:
@@ -130,30 +123,23 @@ class Control:
         self._asked = 0
         self._silent: Counter[NoScoreReason] = Counter()
         self._repeats = self._agreed = self._foils = self._told = 0
-        self._places = 0.0
         self._trouble = ""
         self._labels: list[tuple[float, float]] = []
 
-    def answered(self, *, first: float, second: float) -> None:
-        """A question got composite scores, by place."""
+    def asked(self, silent: NoScoreReason | None = None, trouble: str = "") -> None:
+        """A question got scores, or was `silent` for that reason; `trouble` is what the endpoint met, in one line."""
         self._asked += 1
-        self._places += first - second
-
-    def silent(self, why: NoScoreReason, trouble: str = "") -> None:
-        """A question got none; `trouble` says in one line what the endpoint met."""
-        self._asked += 1
-        self._silent[why] += 1
+        self._silent.update([silent] if silent else [])
         self._trouble = trouble or self._trouble
 
-    def repeated(self, drop: float, swapped: float) -> None:
-        """One pair was asked in both orders; both are the canary's drop."""
+    def repeated(self, first: Sequence[float], again: Sequence[float]) -> None:
+        """One question was asked twice: of two answers in both orders, or of one; by composite scores."""
+        within = self._settings.same_within
         self._repeats += 1
-        self._agreed += same_opinion(drop, swapped, within=self._settings.same_within)
-
-    def asked_again(self, score: float, again: float) -> None:
-        """One answer was asked of twice; both are its composite score."""
-        self._repeats += 1
-        self._agreed += abs(score - again) <= self._settings.same_within + ROUNDING
+        if len(first) == 1:
+            self._agreed += abs(first[0] - again[0]) <= within + ROUNDING
+        else:
+            self._agreed += same_opinion(first[0] - first[1], again[0] - again[1], within=within)
 
     def foiled(self, drop: float) -> None:
         """A right answer was put next to a foil, which scored `drop` below it."""
@@ -166,8 +152,6 @@ class Control:
 
     def report(self) -> ControlReport:
         """All that is known now, and whether it suffices."""
-        agreement, correlation = label_agreement(self._labels, within=self._settings.same_within)
-        answered = self._asked - self._silent.total()
         report = ControlReport(
             ok=None,
             reason="",
@@ -178,10 +162,8 @@ class Control:
             self_agreement=self._agreed / self._repeats if self._repeats else None,
             foils=self._foils,
             discrimination=self._told / self._foils if self._foils else None,
-            place_bias=self._places / answered if answered else None,
             labels=len(self._labels),
-            label_agreement=agreement,
-            label_correlation=correlation,
+            label_agreement=label_agreement(self._labels, within=self._settings.same_within),
         )
         ok, reason = _verdict(report, self._settings)
         return report.model_copy(update={"ok": ok, "reason": reason})
@@ -194,27 +176,17 @@ def same_opinion(drop: float, swapped: float, *, within: float) -> bool:
     return same_side or abs(drop - swapped) <= within
 
 
-def label_agreement(scores: Sequence[tuple[float, float]], *, within: float) -> tuple[float | None, float | None]:
-    """Of (person, judge) scores: the share of two answers in the person's order, and Spearman's correlation.
+def label_agreement(scores: Sequence[tuple[float, float]], *, within: float) -> float | None:
+    """Of (person, judge) scores: the share of two answers in the person's order; None without two that differ.
 
     Two answers that the person holds for the same within `within` say nothing about order; a judge that
     scores two answers alike where the person does not gets half a point.
     """
     if len(scores) < 2:
-        return None, None
-    person, judge = np.array(scores).T
-    differs, judged = (values[:, None] - values[None, :] for values in (person, judge))
+        return None
+    differs, judged = (values[:, None] - values[None, :] for values in np.array(scores).T)
     told = judged[differs > within + ROUNDING]
-    share = float(np.mean((np.sign(told) + 1) / 2)) if told.size else None
-    varies = np.ptp(person) > 0 and np.ptp(judge) > 0
-    return share, float(np.corrcoef(_ranks(person), _ranks(judge))[0, 1]) if varies else None
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From 0; equal values share the mean of their ranks."""
-    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    ends = sizes.cumsum()
-    return np.asarray((ends - (sizes + 1) / 2)[group])
+    return float(np.mean((np.sign(told) + 1) / 2)) if told.size else None
 
 
 def _verdict(report: ControlReport, settings: JudgeControl) -> tuple[bool | None, str]:
@@ -225,16 +197,11 @@ def _verdict(report: ControlReport, settings: JudgeControl) -> tuple[bool | None
         return False, f"the judge fails its control: {'; '.join(failed)}{trouble}"
     if doubts:
         return None, f"the judge is not yet known: {'; '.join(sentence for _, sentence in doubts)}"
-    return True, (
-        f"the judge agrees with itself on {report.self_agreement:.0%} of {report.repeats} swapped repeats and tells "
-        f"{report.discrimination:.0%} of {report.foils} foils" + _of_labels(report)
-    )
-
-
-def _of_labels(report: ControlReport) -> str:
-    if report.label_agreement is None:
-        return ""
-    return f", and orders {report.label_agreement:.0%} of {report.labels} labelled answers as the person did"
+    known = f"the judge agrees with itself on {report.self_agreement:.0%} of {report.repeats} swapped repeats and tells"
+    known += f" {report.discrimination:.0%} of {report.foils} foils"
+    if report.label_agreement is not None:
+        known += f", and orders {report.label_agreement:.0%} of {report.labels} labelled answers as the person did"
+    return True, known
 
 
 def _doubts(report: ControlReport, settings: JudgeControl) -> Iterator[tuple[bool, str]]:

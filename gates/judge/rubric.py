@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from pydantic import Field, JsonValue
 
@@ -98,7 +98,7 @@ class JudgeReply(Value):
 
 
 class NoScoreReason(StrEnum):
-    """Why there is no score."""
+    """Why there is no score: a judge's non-answer, which is not a score of 0."""
 
     UNPARSABLE = "unparsable"
     """No JSON of the asked form."""
@@ -109,90 +109,58 @@ class NoScoreReason(StrEnum):
     """The endpoint was not there, also when asked again."""
 
 
-class NoScore(Value):
-    """A judge's non-answer. It is not a score of 0."""
-
-    why: NoScoreReason
-
-
 DimensionScores = Mapping[Dimension, float]
 """One answer's, each 0 to 1."""
 
 
-class Opinion(Value):
-    """Scores of both answers as the judge saw them, blinded."""
-
-    first: DimensionScores
-    second: DimensionScores
+def _names(answers: int) -> tuple[str, ...]:
+    return ALONE if answers == 1 else NAMES
 
 
 def judge_request(
-    version: RubricVersion, dimensions: Sequence[Dimension], prompt: str, first: str, second: str
+    version: RubricVersion, dimensions: Sequence[Dimension], prompt: str, answers: Sequence[str]
 ) -> JudgeRequest:
-    """Put two answers to a judge, `first` as `answer_1`."""
-    answers = dict(zip(NAMES, (first, second), strict=True))
-    return _request(RUBRICS[version].task, RUBRICS[version], dimensions, prompt, answers)
-
-
-def answer_request(version: RubricVersion, dimensions: Sequence[Dimension], prompt: str, answer: str) -> JudgeRequest:
-    """Put one answer to a judge, as `answer`."""
-    return _request(RUBRICS[version].alone, RUBRICS[version], dimensions, prompt, dict.fromkeys(ALONE, answer))
-
-
-def _request(
-    task: str, rubric: Rubric, dimensions: Sequence[Dimension], prompt: str, answers: Mapping[str, str]
-) -> JudgeRequest:
+    """Put two answers to a judge, as `answer_1` and `answer_2`, or one alone, as `answer`."""
+    rubric, names = RUBRICS[version], _names(len(answers))
     meanings = "\n".join(f"- {dimension}: {rubric.meaning[dimension]}" for dimension in dimensions)
     scores = {dimension.value: "<0 to 1>" for dimension in dimensions}
-    form = json.dumps({"reason": "<text>"} | dict.fromkeys(answers, scores)).replace('"<0 to 1>"', "<0 to 1>")
+    form = json.dumps({"reason": "<text>"} | dict.fromkeys(names, scores)).replace('"<0 to 1>"', "<0 to 1>")
     # As JSON, so that no answer can pretend to be the end of itself and the begin of something else.
-    material = {"question": prompt} | dict(answers)
+    material = {"question": prompt} | dict(zip(names, answers, strict=True))
     return JudgeRequest(
-        system=f"{task}\n\n{meanings}\n\n{rubric.form}\n{form}",
+        system=f"{rubric.alone if names is ALONE else rubric.task}\n\n{meanings}\n\n{rubric.form}\n{form}",
         # A token cut in two can leave half a character, which cannot be sent.
         user=json.dumps(material, ensure_ascii=False).encode("utf-8", "replace").decode(),
-        form=_schema(dimensions, tuple(answers)),
+        form=_schema(dimensions, names),
     )
 
 
-def opinion(reply: JudgeReply, dimensions: Sequence[Dimension]) -> Opinion | NoScore:
-    """Read a reply: its last JSON object that has both answers, whatever stands around it."""
-    sides = _sides(reply, dimensions, NAMES)
-    return sides if isinstance(sides, NoScore) else Opinion(first=sides[0], second=sides[1])
-
-
-def answer_opinion(reply: JudgeReply, dimensions: Sequence[Dimension]) -> DimensionScores | NoScore:
-    """The same of one answer."""
-    sides = _sides(reply, dimensions, ALONE)
-    return sides if isinstance(sides, NoScore) else sides[0]
-
-
-def _sides(
-    reply: JudgeReply, dimensions: Sequence[Dimension], names: Sequence[str]
-) -> Sequence[DimensionScores] | NoScore:
+def scores_in(
+    reply: JudgeReply, dimensions: Sequence[Dimension], *, answers: int
+) -> tuple[DimensionScores, ...] | NoScoreReason:
+    """Read a reply: its last JSON object that has all answers, whatever stands around it."""
     if reply.refused:
-        return NoScore(why=NoScoreReason.REFUSED)
+        return NoScoreReason.REFUSED
+    names = _names(answers)
     found = [said for said in _objects(reply.text) if all(isinstance(said.get(name), dict) for name in names)]
     if not found:
-        return NoScore(why=NoScoreReason.REFUSED if declines(reply.text) else NoScoreReason.UNPARSABLE)
-    sides = [_scores(found[-1][name], dimensions) for name in names]
-    for side in sides:
-        if isinstance(side, NoScore):
-            return side
-    return [side for side in sides if not isinstance(side, NoScore)]
-
-
-def _scores(said: JsonValue, dimensions: Sequence[Dimension]) -> DimensionScores | NoScore:
-    scores = {}
-    for dimension in dimensions:
-        score = said.get(dimension.value) if isinstance(said, dict) else None
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            return NoScore(why=NoScoreReason.UNPARSABLE)
+        return NoScoreReason.REFUSED if declines(reply.text) else NoScoreReason.UNPARSABLE
+    sides: list[DimensionScores] = []
+    for name in names:
+        said = found[-1][name]
+        scores = {each: said.get(each.value) if isinstance(said, dict) else None for each in dimensions}
+        numbers = {each: score for each, score in scores.items() if _is_number(score)}
+        if len(numbers) < len(scores):
+            return NoScoreReason.UNPARSABLE
         # A NaN, which Python's JSON reads, is in no range.
-        if not 0 <= score <= 1:
-            return NoScore(why=NoScoreReason.OUT_OF_RANGE)
-        scores[dimension] = float(score)
-    return scores
+        if not all(0 <= score <= 1 for score in numbers.values()):
+            return NoScoreReason.OUT_OF_RANGE
+        sides.append({each: float(score) for each, score in numbers.items()})
+    return tuple(sides)
+
+
+def _is_number(said: JsonValue) -> TypeGuard[int | float]:
+    return isinstance(said, int | float) and not isinstance(said, bool)
 
 
 def _objects(text: str) -> Iterator[dict[str, JsonValue]]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from gates.analyses.base import MonitoredGate, StageUse, TestedGate
 from gates.evidence.batch import Source
 from gates.planning.power import PowerCurve, passes_by, power_curve
 from gates.sequential_test import AnalysisPlan, metric_tests
 from gates.traffic import Assumptions, Change, Exposure, GateForecast, Proposal, Unit, forecast_of, told_by
-from tidegate.core.model import SpecModel
 from tidegate.core.units import format_duration, parse_duration
 
 UNITS: Mapping[Source, Unit] = {"probe": "pairs", "load": "blocks"}
@@ -32,21 +31,21 @@ def forecasts(plan: AnalysisPlan, exposure: Exposure, assumed: Assumptions | Non
 
 def forecast(plan: AnalysisPlan, gate: str, source: Source, exposure: Exposure, assumed: Assumptions) -> GateForecast:
     """One gate on one source, as yet without proposals."""
-    kind, settings = plan.kind_of(gate), plan.settings[gate]
-    if isinstance(kind, MonitoredGate):
-        found = kind.forecast(settings, source, exposure, assumed, plan.conditions)
+    settings = plan.settings[gate]
+    if isinstance(settings, MonitoredGate):
+        found = settings.forecast(source, exposure, assumed, plan.conditions)
         return found.model_copy(update={"gate": gate})
-    assert isinstance(kind, TestedGate), f"no sequential test asks {gate}"
+    assert isinstance(settings, TestedGate), f"no sequential test asks {gate}"
     curve = power_curve_of(plan, gate, source, exposure, assumed)
-    arrivals = exposure.arrivals(source, judged=kind.judged)
+    arrivals = exposure.arrivals(source, judged=settings.judged)
     return forecast_of(
         gate,
         source,
         exposure,
         arrivals,
         unit=UNITS.get(source, "requests"),
-        scale=kind.scale,
-        passes=max(curve.passes, kind.needed(settings) / arrivals.canary),
+        scale=settings.scale,
+        passes=max(curve.passes, settings.needed() / arrivals.canary),
         regression=curve.effects[0],
         fails=curve.fails[0],
         smallest=curve.smallest,
@@ -57,14 +56,13 @@ def power_curve_of(
     plan: AnalysisPlan, gate: str, source: Source, exposure: Exposure, assumed: Assumptions
 ) -> PowerCurve:
     """When a gate's evidence suffices, whatever sample it asks for besides."""
-    kind = plan.kind_of(gate)
-    assert isinstance(kind, TestedGate), f"no sequential test asks {gate}"
+    settings = plan.settings[gate]
+    assert isinstance(settings, TestedGate), f"no sequential test asks {gate}"
     # The first test of a gate is what a regression shows itself in; its weight is part of the answer.
     weight = max(each.weight for each, _ in metric_tests(plan) if (each.gate, each.source) == (gate, source))
     return power_curve(
-        kind,
-        plan.settings[gate],
-        exposure.arrivals(source, judged=kind.judged),
+        settings,
+        exposure.arrivals(source, judged=settings.judged),
         assumed,
         paired=source == "probe",
         temper=plan.temper,
@@ -110,7 +108,7 @@ class _Search:
 
     def __init__(self, plan: AnalysisPlan, gate: str, source: Source, exposure: Exposure, assumed: Assumptions) -> None:
         self._plan, self._gate, self._source = plan, gate, source
-        self._kind, self._settings = plan.kind_of(gate), plan.settings[gate]
+        self._settings = plan.settings[gate]
         self._exposure, self._assumed = exposure, assumed
         self._limit = exposure.within_seconds / LIKELY
 
@@ -122,8 +120,8 @@ class _Search:
         elif self._source != "load":
             yield from self._more_traffic()
             yield from self._in_shadow()
-        if isinstance(self._kind, TestedGate):
-            yield from self._wider(self._kind)
+        if isinstance(self._settings, TestedGate):
+            yield from self._wider(self._settings)
 
     def _longer(self) -> Iterator[Proposal]:
         needs = self._needs(self._exposure, self._source)
@@ -141,7 +139,7 @@ class _Search:
 
     def _in_shadow(self) -> Iterator[Proposal]:
         """Where a user's request tells more, and harms nobody."""
-        there = (self._kind.use_in("shadow") or StageUse("shadow")).sources
+        there = (self._settings.use_in("shadow") or StageUse("shadow")).sources
         if "probe" in there:
             words = f"the paired probe: {self._gate} in the shadow stage, with at least {{}} pairs a second"
             yield from self._of("pairs_per_second", words, 0.1, MOST_PAIRS_PER_SECOND, told="probe", by="probe")
@@ -173,21 +171,21 @@ class _Search:
             said = words.format(f"{rounded(value):g}")
             yield self._proposal(told or field, rounded(value), said, exposed(value), source)
 
-    def _wider(self, kind: TestedGate[Any]) -> Iterator[Proposal]:
+    def _wider(self, settings: TestedGate) -> Iterator[Proposal]:
         """A margin that can be proven in time."""
-        if kind.margin is None:
+        if settings.margin is None:
             return
-        field, most = kind.margin
+        field, most = settings.margin
 
-        def wider(value: float) -> SpecModel:
-            return self._settings.model_copy(update={field: _rounded_margin(kind, value)})
+        def wider(value: float) -> TestedGate:
+            return settings.model_copy(update={field: _rounded_margin(settings, value)})
 
-        now = getattr(self._settings, field)
-        least = _least(lambda value: self._suffices(kind, wider(value), self._exposure, self._source), now, most)
+        now = getattr(settings, field)
+        least = _least(lambda value: self._suffices(wider(value), self._exposure, self._source), now, most)
         if least is not None:
-            value = _rounded_margin(kind, least)
+            value = _rounded_margin(settings, least)
             passes = self._needs(self._exposure, self._source, wider(least))
-            text = _margin_text(kind, value)
+            text = _margin_text(settings, value)
             yield Proposal(
                 change="margin",
                 value=value,
@@ -206,37 +204,36 @@ class _Search:
 
     def _told(self, passes: float, exposure: Exposure, source: Source) -> float | None:
         timed = exposure.timed(source)
-        return told_by(passes, exposure.arrivals(source, judged=self._kind.judged)) if timed else None
+        return told_by(passes, exposure.arrivals(source, judged=self._settings.judged)) if timed else None
 
-    def _needs(self, exposure: Exposure, source: Source, settings: SpecModel | None = None) -> float:
+    def _needs(self, exposure: Exposure, source: Source, settings: TestedGate | None = None) -> float:
         """Seconds until half of all healthy canaries have passed."""
-        if not isinstance(self._kind, TestedGate):
-            return self._monitor_passes(exposure, source)
         wanted = settings or self._settings
+        if not isinstance(wanted, TestedGate):
+            return self._monitor_passes(exposure, source)
         asked = {
             "settings": {**self._plan.settings, self._gate: wanted},
             "sources": {**self._plan.sources, self._gate: (source,)},
         }
         plan = self._plan.model_copy(update=asked)
         curve = power_curve_of(plan, self._gate, source, exposure, self._assumed)
-        arrivals = exposure.arrivals(source, judged=self._kind.judged)
-        return max(curve.passes, self._kind.needed(wanted) / arrivals.canary)
+        arrivals = exposure.arrivals(source, judged=wanted.judged)
+        return max(curve.passes, wanted.needed() / arrivals.canary)
 
     def _passes(self, changed: Exposure, source: Source) -> bool:
         """Whether eight of ten healthy canaries would pass in time."""
-        if not isinstance(self._kind, TestedGate):
+        if not isinstance(self._settings, TestedGate):
             return self._monitor_passes(changed, source) <= self._limit
-        return self._suffices(self._kind, self._settings, changed, source)
+        return self._suffices(self._settings, changed, source)
 
     def _monitor_passes(self, exposure: Exposure, source: Source) -> float:
-        assert isinstance(self._kind, MonitoredGate), f"no sequential test asks {self._gate}"
-        passes = self._kind.passes(self._settings, source, exposure, self._assumed, self._plan.conditions)
+        assert isinstance(self._settings, MonitoredGate), f"no sequential test asks {self._gate}"
+        passes = self._settings.passes(source, exposure, self._assumed, self._plan.conditions)
         return told_by(passes, exposure.arrivals(source)) or math.inf
 
-    def _suffices(self, kind: TestedGate[Any], settings: SpecModel, exposure: Exposure, source: Source) -> bool:
-        arrivals = exposure.arrivals(source, judged=kind.judged)
-        return kind.needed(settings) / arrivals.canary <= self._limit and passes_by(
-            kind,
+    def _suffices(self, settings: TestedGate, exposure: Exposure, source: Source) -> bool:
+        arrivals = exposure.arrivals(source, judged=settings.judged)
+        return settings.needed() / arrivals.canary <= self._limit and passes_by(
             settings,
             arrivals,
             self._assumed,
@@ -247,16 +244,17 @@ class _Search:
         )
 
 
-def _rounded_margin(kind: TestedGate[Any], value: float) -> float:
+def _rounded_margin(settings: TestedGate, value: float) -> float:
     """Up to what a person would write."""
-    return math.ceil(value * 100 - 1e-6) / 100 if kind.scale in ("percent", "cost", "change") else two_digits(value)
+    in_percent = settings.scale in ("percent", "cost", "change")
+    return math.ceil(value * 100 - 1e-6) / 100 if in_percent else two_digits(value)
 
 
-def _margin_text(kind: TestedGate[Any], value: float) -> str:
+def _margin_text(settings: TestedGate, value: float) -> str:
     """A margin as specs write it."""
-    if kind.scale in ("percent", "cost", "change"):
+    if settings.scale in ("percent", "cost", "change"):
         return f"{value * 100:.6g}%"
-    return f"{value * 100:.6g}pp" if kind.scale == "points" else f"{value:.6g}"
+    return f"{value * 100:.6g}pp" if settings.scale == "points" else f"{value:.6g}"
 
 
 def _least(enough: Callable[[float], bool], low: float, high: float) -> float | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from gates.analyses.base import TestedGate
 from gates.stats.e_process import Array
 from gates.traffic import EARLY, ArrivalRates, Assumptions, Flow
-from tidegate.core.model import SpecModel
 
 GROWTH = 1.1
 """Of steps of time: what is decided late need not be known to the second."""
@@ -35,8 +34,7 @@ class PowerCurve(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def power_curve(
-    kind: TestedGate[Any],
-    settings: SpecModel,
+    settings: TestedGate,
     arrivals: ArrivalRates,
     assumed: Assumptions,
     *,
@@ -47,10 +45,10 @@ def power_curve(
     within_seconds: float,
 ) -> PowerCurve:
     """Let traffic flow until both verdicts are known and the stage's time is over; alike regions share one run."""
-    effects = (kind.regression(settings, assumed), *_sizes(kind, settings, assumed))
+    effects = (settings.regression(assumed), *_sizes(settings, assumed))
     first, *others = (
         _run(flow(arrivals, np.asarray((0.0, *effects)), assumed), arrivals, log_pass, log_fail, within_seconds)
-        for flow in kind.flows(settings, paired=paired, temper=temper)
+        for flow in settings.flows(paired=paired, temper=temper)
     )
     passes = max(run.fine.at[0] for run in (first, *others))
     return PowerCurve(float(passes), effects, tuple(first.worse.at[1:].tolist()), _smallest(first, effects))
@@ -58,8 +56,7 @@ def power_curve(
 
 @lru_cache(maxsize=4096)
 def passes_by(
-    kind: TestedGate[Any],
-    settings: SpecModel,
+    settings: TestedGate,
     arrivals: ArrivalRates,
     assumed: Assumptions,
     *,
@@ -71,7 +68,7 @@ def passes_by(
     """Whether the healthy canary's evidence typically suffices by then: a shorter run, for searches."""
     return all(
         _fine_by(flow(arrivals, np.zeros(1), assumed), arrivals, log_pass, limit_seconds)
-        for flow in kind.flows(settings, paired=paired, temper=temper)
+        for flow in settings.flows(paired=paired, temper=temper)
     )
 
 
@@ -140,11 +137,11 @@ def _smallest(run: _Run, effects: tuple[float, ...]) -> float | None:
     return float(np.interp(1.0, roots, sizes[first - 1 : first + 1]))
 
 
-def _sizes(kind: TestedGate[Any], settings: SpecModel, assumed: Assumptions) -> tuple[float, ...]:
+def _sizes(settings: TestedGate, assumed: Assumptions) -> tuple[float, ...]:
     """Other regressions, from hardly tolerable to absurd."""
-    tolerated = kind.tolerated(settings)
-    found = (tolerated + (kind.regression(settings, assumed) - tolerated) * each for each in SIZES)
-    return tuple(size for size in found if size < kind.worst_regression)
+    tolerated = settings.tolerated()
+    found = (tolerated + (settings.regression(assumed) - tolerated) * each for each in SIZES)
+    return tuple(size for size in found if size < settings.worst_regression)
 
 
 def _steps(arrivals: ArrivalRates, flow: Flow) -> Iterator[float]:

@@ -14,7 +14,7 @@ from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import Source
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
-from gates.spec import GATE_KINDS, Budget, GatesByName, is_paired, kinds_from_batches, section, untold_by
+from gates.spec import GATE_KINDS, Budget, GatesByName, kinds_from_batches, section, untold_by
 from tidegate.core.metrics import MetricNames
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Percent
@@ -42,7 +42,7 @@ class BuiltInEvidenceGates(GatesByName):
 
 def evidence_section() -> type[BuiltInEvidenceGates]:
     """The class of `gates` in a file of kind Gates: of the kinds that batches of evidence can answer."""
-    settings = {name: GATE_KINDS[name].settings for name in kinds_from_batches()}
+    settings = {name: GATE_KINDS[name] for name in kinds_from_batches()}
     return section(BuiltInEvidenceGates, "EvidenceGates", settings)
 
 
@@ -75,7 +75,7 @@ class GateFile(SpecModel):
                 yield SpecConflict(("sources", gate), "a gate without settings", f"settings at gates.{gate}")
             if len(set(sources)) != len(sources):
                 yield SpecConflict(("sources", gate), "a source twice", "each source once")
-        unpaired = [gate for gate in self.asked if not is_paired(self.gates.kind_of(gate))]
+        unpaired = [gate for gate in self.asked if not self.gates.kind_of(gate).paired()]
         for odd in untold_by(self.metrics.sources, self.gates, unpaired):
             yield replace(odd, where=("gates", *odd.where))
 
@@ -83,7 +83,7 @@ class GateFile(SpecModel):
         """Gates that a Prometheus cannot answer: they compare answers to the same prompts, and metrics hold none."""
         for gate in self.asked:
             kind = self.gates.kind_of(gate)
-            if is_paired(kind):
+            if kind.paired():
                 what = "blocks of load" if "load" in kind.usual_sources else "pairs of answers"
                 expected = f"a gate on requests or their times; {what} are batches of a file of evidence"
                 yield SpecConflict(("gates", gate), f"a gate on {what}, which no metric holds", expected)
@@ -98,7 +98,7 @@ class GateFile(SpecModel):
         unnamed: dict[str, tuple[Source, ...]] = {
             gate: (counted_by,)
             for gate in self.asked
-            if gate not in self.sources and not is_paired(self.gates.kind_of(gate))
+            if gate not in self.sources and not self.gates.kind_of(gate).paired()
         }
         return analysis_plan_of(
             self.gates, self.asked, sources={**unnamed, **self.sources}, share=1.0, mirrored=self.mirrored

@@ -12,112 +12,50 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 from numpy.typing import NDArray
 
-
-class Statistic(StrEnum):
-    """How far apart two distributions over the same bins are."""
-
-    PSI = "psi"
-    """Population stability index: the sum of both Kullback-Leibler divergences, in nats."""
-    KL = "kl"
-    """Kullback-Leibler divergence of what is from what is expected, in nats."""
-    JS = "js"
-    """Jensen-Shannon divergence, in nats: 0 to ln 2."""
-    CHI2 = "chi2"
-    """Symmetric chi-squared distance, 0 to 4: about the PSI while both are small."""
-    KS = "ks"
-    """Kolmogorov-Smirnov distance over the frozen bins, 0 to 1; only where values have an order."""
-
-
-Shares = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 PRIOR = 0.5
 """Added to every bin's count (Jeffreys), so that an empty bin is rare instead of impossible."""
-CHANCE_SCALE: Mapping[Statistic, float] = {Statistic.PSI: 1, Statistic.CHI2: 1, Statistic.KL: 2, Statistic.JS: 8}
-"""Without drift, this times the divergence times n*m/(n+m) is chi-squared with one degree less than bins."""
-
 NEARLY_NORMAL = 10_000.0
 """A non-central chi-squared beyond it: its series is slow to sum, and a normal is as good."""
-KOLMOGOROV_MEAN = math.sqrt(math.pi / 2) * math.log(2)
-"""Without drift, the mean of the KS distance times the square root of n*m/(n+m)."""
 
 
-def smoothed(counts: Shares) -> Shares:
-    """Shares of counts by Jeffreys' rule: (count + 1/2) / (total + bins/2)."""
-    shares: Shares = (counts + PRIOR) / (counts.sum() + PRIOR * len(counts))
+def smoothed(counts: Vector) -> Vector:
+    """Vector of counts by Jeffreys' rule: (count + 1/2) / (total + bins/2)."""
+    shares: Vector = (counts + PRIOR) / (counts.sum() + PRIOR * len(counts))
     return shares
 
 
-def psi(p: Shares, q: Shares) -> float:
+def psi(p: Vector, q: Vector) -> float:
     """Population stability index: the sum over bins of (p - q) ln(p / q)."""
     return kl(p, q) + kl(q, p)
 
 
-def kl(p: Shares, q: Shares) -> float:
+def kl(p: Vector, q: Vector) -> float:
     """Kullback-Leibler divergence of `p` from `q`, in nats."""
     return float(scipy.special.rel_entr(p, q).sum())
 
 
-def js(p: Shares, q: Shares) -> float:
+def js(p: Vector, q: Vector) -> float:
     """Jensen-Shannon divergence, in nats; the square of scipy's Jensen-Shannon distance."""
     middle = (p + q) / 2
     return (kl(p, middle) + kl(q, middle)) / 2
 
 
-def chi2(p: Shares, q: Shares) -> float:
-    """Symmetric chi-squared distance: the sum over bins of 2 (p - q)^2 / (p + q)."""
-    return float((2 * (p - q) ** 2 / (p + q)).sum())
-
-
-def ks(p: Shares, q: Shares) -> float:
-    """Kolmogorov-Smirnov distance: the largest difference of both cumulated shares."""
-    return float(np.abs(np.cumsum(p - q)).max())
-
-
-def _psi_slopes(p: Shares, q: Shares) -> tuple[Shares, Shares]:
-    return np.log(p / q) + 1 - q / p, np.log(q / p) + 1 - p / q
-
-
-def _kl_slopes(p: Shares, q: Shares) -> tuple[Shares, Shares]:
-    return np.log(p / q) + 1, -p / q
-
-
-def _js_slopes(p: Shares, q: Shares) -> tuple[Shares, Shares]:
-    middle = (p + q) / 2
-    return np.log(p / middle) / 2, np.log(q / middle) / 2
-
-
-def _chi2_slopes(p: Shares, q: Shares) -> tuple[Shares, Shares]:
-    square = (p + q) ** 2
-    return 2 * (p - q) * (p + 3 * q) / square, 2 * (q - p) * (q + 3 * p) / square
-
-
-def _ks_slopes(p: Shares, q: Shares) -> tuple[Shares, Shares]:
-    below = np.cumsum(p - q)
-    widest = int(np.abs(below).argmax())
-    slope = np.where(np.arange(len(p)) <= widest, np.sign(below[widest]), 0.0)
-    return slope, -slope
-
-
-_MEASURES: Mapping[Statistic, Callable[[Shares, Shares], float]] = {
-    Statistic.PSI: psi, Statistic.KL: kl, Statistic.JS: js, Statistic.CHI2: chi2, Statistic.KS: ks,
-}  # fmt: skip
-_SLOPES: Mapping[Statistic, Callable[[Shares, Shares], tuple[Shares, Shares]]] = {
-    Statistic.PSI: _psi_slopes, Statistic.KL: _kl_slopes, Statistic.JS: _js_slopes, Statistic.CHI2: _chi2_slopes,
-    Statistic.KS: _ks_slopes,
-}  # fmt: skip
+CURVES: Mapping[str, tuple[Callable[[Vector, Vector], float], int]] = {"psi": (psi, 1), "kl": (kl, 2), "js": (js, 8)}
+"""By name. Without drift, the number times the divergence times n*m/(n+m) is chi-squared with one degree less than
+bins."""
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """One divergence between two samples, and how sure it is."""
+    """The population stability index of two samples, and how sure it is."""
 
-    statistic: Statistic
     value: float
     """Between the smoothed shares: chance alone makes it greater than 0."""
     bins: int
@@ -128,22 +66,14 @@ class Divergence:
 
     def chance_above(self, true: float) -> float:
         """P-value of a divergence this great when the true one is `true` or less."""
-        if self.statistic is Statistic.KS:
-            # The bin that stands out is the widest of bins - 1 places.
-            far = self._freedom * self._normal_above(self.value - true)
-            none = _ks_above(self.value, self.size)
-            return min(1.0, max(none, far)) if self.value > true else 1.0
-        near = _noncentral(self._scaled(self.value), self._freedom, self._scaled(true), above=True)
+        near = _noncentral(self.value * self.size, self._freedom, true * self.size, above=True)
         return max(near, self._normal_above(self.value - self.by_chance - true))
 
     def chance_below(self, true: float) -> float:
         """P-value of a divergence this small when the true one is `true` or more."""
-        far = self._normal_above(true - self.value)
-        if self.statistic is Statistic.KS:
-            return max(far, _ks_above(max(0.0, true - self.value), self.size))
         # A divergence smaller than chance makes is luck, and must not count as more than none at all.
-        seen = max(self._scaled(self.value), float(scipy.stats.chi2.median(self._freedom)))
-        return max(far, _noncentral(seen, self._freedom, self._scaled(true)))
+        seen = max(self.value * self.size, float(scipy.stats.chi2.median(self._freedom)))
+        return max(self._normal_above(true - self.value), _noncentral(seen, self._freedom, true * self.size))
 
     def upper(self, level: float) -> float:
         """What the true divergence is below, wrong with a chance of `level` at most."""
@@ -155,29 +85,24 @@ class Divergence:
     @property
     def by_chance(self) -> float:
         """What samples of this size show on average without any drift."""
-        if self.statistic is Statistic.KS:
-            return KOLMOGOROV_MEAN / math.sqrt(self.size)
-        return self._freedom / CHANCE_SCALE[self.statistic] / self.size
+        return self._freedom / self.size
 
     @property
     def _freedom(self) -> int:
         return self.bins - 1
 
-    def _scaled(self, value: float) -> float:
-        return CHANCE_SCALE[self.statistic] * value * self.size
-
     def _normal_above(self, difference: float) -> float:
         return float(scipy.stats.norm.sf(difference / max(self.error, 1e-9)))
 
 
-def between(statistic: Statistic, p: Shares, n: float, q: Shares, m: float) -> Divergence:
+def between(p: Vector, n: float, q: Vector, m: float) -> Divergence:
     """The divergence of smoothed shares `p` of `n` requests from `q` of `m` requests."""
-    toward_p, toward_q = _SLOPES[statistic](p, q)
+    toward_p, toward_q = np.log(p / q) + 1 - q / p, np.log(q / p) + 1 - p / q
     error = math.sqrt(_variance(toward_p, p) / n + _variance(toward_q, q) / m)
-    return Divergence(statistic, _MEASURES[statistic](p, q), len(p), n * m / (n + m), error)
+    return Divergence(psi(p, q), len(p), n * m / (n + m), error)
 
 
-def _variance(values: Shares, shares: Shares) -> float:
+def _variance(values: Vector, shares: Vector) -> float:
     mean = float((values * shares).sum())
     return max(0.0, float((shares * (values - mean) ** 2).sum()))
 
@@ -192,15 +117,6 @@ def _noncentral(value: float, freedom: int, noncentral: float, *, above: bool = 
     law = scipy.stats.ncx2
     return float(law.sf(value, freedom, noncentral) if above else law.cdf(value, freedom, noncentral))
 
-
-def _ks_above(value: float, size: float) -> float:
-    """Chance of a KS distance of `value` or more without drift; its limit where the exact law is slow to sum."""
-    if size > NEARLY_NORMAL:
-        return float(scipy.stats.kstwobign.sf(value * math.sqrt(size)))
-    return float(scipy.stats.kstwo.sf(value, max(1, round(size))))
-
-
-Vector = NDArray[np.float64]
 
 STRATUM_REQUESTS = 20
 """On each arm: enough to compare, and soon over."""
@@ -268,15 +184,25 @@ class Strata:
         """How many, drawn at once, would tell as much of the stable arm's shares."""
         return self.canary_requests**2 / self.spread if self.spread else 0.0
 
-    def divergence(self, statistic: Statistic) -> Divergence:
+    @property
+    def divergence(self) -> Divergence:
         """How far the canary is from the stable arm; both must have requests in strata that are over."""
+        return between(*self._shares)
+
+    @property
+    def curves(self) -> dict[str, tuple[float, float]]:
+        """Each of `CURVES`, and what samples of this size show of it on average without any drift."""
+        p, n, q, m = self._shares
+        by_chance = (len(p) - 1) * (n + m) / (n * m)
+        return {name: (measure(p, q), by_chance / scale) for name, (measure, scale) in CURVES.items()}
+
+    @property
+    def _shares(self) -> tuple[Vector, float, Vector, float]:
+        """Smoothed shares of the canary and of stable, each with the number of requests; rare bins are one."""
         n, m = self.canary_requests, self.stable_requests
-        seen, expected = self.canary, self.expected * m / n
-        # Ordered bins stay where they are: their cumulated shares are never rare.
-        if statistic is not Statistic.KS:
-            merge = _merging(self.canary + expected, min(n, m) / (n + m))
-            seen, expected = merge @ seen, merge @ expected
-        return between(statistic, smoothed(seen), n, smoothed(expected), m)
+        expected = self.expected * m / n
+        merge = _merging(self.canary + expected, min(n, m) / (n + m))
+        return smoothed(merge @ self.canary), n, smoothed(merge @ expected), m
 
     def chance(self) -> float:
         """P-value of all differences if arms were but labels (chi-squared)."""

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gates.analyses.burn_rate import BurnRateGate, EventSource
-from gates.analyses.queries.asked import QuerySource, Window
-from gates.evidence.batch import Batch, Buckets, Events
+from gates.analyses.queries import QuerySource, Window
+from gates.evidence.batch import Batch, Buckets
 from gates.evidence.conventions import BY_ENGINE, POD, UP
 from gates.evidence.selector import NAME, selector
 from gates.model import ArmKey, NoData
@@ -56,12 +55,11 @@ KnownAs = Callable[[ArmKey], ArmKey]
 
 @dataclass(frozen=True)
 class BySeries:
-    """An `EvidenceSource`, an `EventSource` and a `QuerySource` of engines of others: their series say a pod template
-    hash, or a name, where a delivery knows versions.
+    """An `EvidenceSource` and a `QuerySource` of engines of others: their series say a pod template hash, or a name,
+    where a delivery knows versions.
     """
 
     evidence: EvidenceSource
-    counts: EventSource
     queries: QuerySource
     known_as: KnownAs
 
@@ -71,9 +69,6 @@ class BySeries:
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         return self.evidence.batch(self.known_as(stable), self.known_as(canary), since, until)
-
-    def events(self, gate: BurnRateGate, arm: ArmKey, since: datetime, until: datetime) -> Events | NoData:
-        return self.counts.events(gate, self.known_as(arm), since, until)
 
     def counted(self, selector: str, arm: ArmKey, window: Window) -> Mapping[str, int]:
         return self.queries.counted(selector, self.known_as(arm), window)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gates.adapters.readers import answer_judge, embedder, languages, likelihood, pair_judge
+from gates.adapters.readers import embedder, judge_of, languages, likelihood
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
@@ -77,8 +77,7 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
         embedder=embedder() if by_meaning or Scorer.SEMANTIC in scorers else None,
         languages=languages() if by_language else None,
         likelihood=likelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
-        judges=partial(pair_judge, judge, folder) if judge else None,
-        answer_judges=partial(answer_judge, judge, folder) if judge else None,
+        judges=partial(judge_of, judge, folder) if judge else None,
     )
 
 

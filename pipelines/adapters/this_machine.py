@@ -10,7 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from gates.analyses.drift.spec import DriftGate, Feature
+from gates.analyses.drift import DriftGate
+from gates.analyses.drift_reference import Feature
 from pipelines.adapters.engines import local_engines, require_gpus_here
 from pipelines.adapters.fleets import running_host
 from pipelines.adapters.load.process import LoadProcess, start_load

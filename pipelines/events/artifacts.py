@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from gates.analyses.drift.spec import DriftReference
+from gates.analyses.drift_reference import DriftReference
 from gates.comparison.model import LEAST_STEP
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict

@@ -11,7 +11,7 @@ from gates.comparison.plan import ComparisonPlan, comparison_plan
 from gates.evidence.batch import USUAL_LOOK, Source
 from gates.reports.gate_file import GateFile
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
-from gates.spec import is_paired, kinds_from_batches
+from gates.spec import kinds_from_batches
 from tidegate.core.errors import UsageError
 from tidegate.core.metrics import MetricSource
 from tidegate.core.spec import load_spec, stated_kind
@@ -70,13 +70,13 @@ def _gates_of_delivery(path: Path, *, of_prometheus: bool) -> GateSet:
 
     spec = load_spec(path, Delivery)
     kinds = {gate: spec.gates.kind_of(gate) for gate in spec.gates.asked}
-    asked = [gate for gate, kind in kinds.items() if kind.from_batches and not (of_prometheus and is_paired(kind))]
+    asked = [gate for gate, kind in kinds.items() if kind.from_batches and not (of_prometheus and kind.paired())]
     # What one region's stage has of the delivery's budget, so that judging each of them elsewhere keeps it.
     shares = (share for name, share in budget_shares(spec).items() if name.startswith(("shadow@", "canary@")))
     share = min(shares, default=1.0)
 
     def sources(source: Source) -> dict[str, tuple[Source, ...]]:
-        return {gate: (source,) for gate in asked if not is_paired(kinds[gate])}
+        return {gate: (source,) for gate in asked if not kinds[gate].paired()}
 
     def terms(source: Source) -> AnalysisPlan:
         return analysis_plan_of(spec.gates, asked, sources=sources(source), share=share)

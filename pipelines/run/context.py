@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from gates.analyses.burn_rate import EventSource
 from gates.analyses.command import CommandGate, Question, Reply
-from gates.analyses.queries.asked import QuerySource
+from gates.analyses.queries import QuerySource
 from gates.evidence.request_record import RequestRecord
-from gates.judge.answer_judge import AnswerJudge
-from gates.judge.pair_judge import PairJudge
+from gates.judge.judge import Judge
 from gates.model import ArmKey
 from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
 from pipelines.events.artifacts import Trials
@@ -54,10 +52,8 @@ class Readers:
     embedder: Embedder | None = None
     languages: LanguageDetector | None = None
     likelihood: LogLikelihood | None = None
-    judges: Callable[[], Awaitable[PairJudge]] | None = None
-    """Makes the judge of one comparison, its control begun."""
-    answer_judges: Callable[[], Awaitable[AnswerJudge]] | None = None
-    """The same of answers that are scored each by itself."""
+    judges: Callable[[bool], Awaitable[Judge]] | None = None
+    """Makes the judge of one comparison, its control begun: of pairs of answers, or of single ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +68,8 @@ class Backends:
     chat: Chat
     tokenizer: Tokenizer
     clock: Clock
-    events: EventSource | None = None
-    """Who answers the queries of an SLO."""
     queries: QuerySource | None = None
-    """Who reads the counters of ratio gates."""
+    """Who answers the queries of gates, and those of an SLO."""
     users: EvidenceSource | None = None
     """What the users themselves saw; None when no load writes it down."""
     requests: UserRequests | None = None

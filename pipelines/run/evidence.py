@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from gates.analyses.burn_rate import BurnRateGate, WithEvents
-from gates.analyses.drift.reference import WithDrift, features_of_record, freeze_reference
-from gates.analyses.drift.spec import DriftGate, DriftReference
-from gates.analyses.queries.reading import WithQueries, asking_prometheus
+from gates.analyses.drift import DriftGate
+from gates.analyses.drift_reference import DriftReference, WithDrift, features_of_record, freeze_reference
+from gates.analyses.queries import WithQueries, asking_prometheus
 from gates.evidence.batch import Batch, Source
 from gates.model import ArmKey, GateOutcome, NoData, Verdict, blind, worst
 from gates.ports import EvidenceSource
@@ -61,9 +60,6 @@ def evidence_streams(
 ) -> list[EvidenceStream]:
     """The proxies and, when somebody writes down what users see, the users; with what the gates ask beyond counts."""
     proxy, seen = context.proxy, context.users if users else None
-    burn = terms.of(BurnRateGate) if terms else None
-    if burn and burn.errors_query and context.events:
-        proxy = WithEvents(proxy, context.events, burn)
     if terms and context.queries and (asking := asking_prometheus(terms.settings)):
         proxy = WithQueries(proxy, context.queries, asking)
     if seen and context.requests and isinstance(reference, DriftReference):
@@ -78,8 +74,8 @@ def drift_reference(context: Context, stable: ArmKey) -> DriftReference | NoData
     if drift is None or context.requests is None:
         return NoData(reason="nobody writes down what users ask")
     now = context.clock.now()
-    found = context.requests.window(stable, now - drift.reference, now)
-    return freeze_reference(drift, (features_of_record(record) for record in found))
+    found = [features_of_record(record) for record in context.requests.window(stable, now - drift.reference, now)]
+    return freeze_reference(drift.thresholds, found, bins=drift.bins, least=drift.min_requests)
 
 
 def counters(context: Context, *, users: bool = True) -> Mapping[str, tuple[Source, ...]]:

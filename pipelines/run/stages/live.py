@@ -20,9 +20,9 @@ from typing import Self
 
 from gates.analyses.errors import ErrorsGate
 from gates.answers.samples import UserSample
-from gates.evidence.batch import ArmName, Batch, Dimension, PodEvidence
-from gates.judge.answer_judge import AnswerJudge, JudgedAnswer
+from gates.evidence.batch import ArmName, Batch
 from gates.judge.control import ControlReport
+from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeGate
 from gates.model import ArmKey, GateOutcome, Verdict, blind
 from pipelines.errors import Stopped
@@ -60,9 +60,6 @@ MOST_WAITING = 50
 MOST_UNDER_WAY = 32
 """Pairs that a judge has not answered yet; what comes meanwhile is not judged."""
 
-Judged = tuple[JudgedAnswer, JudgedAnswer]
-"""Stable's and the canary's."""
-
 
 class SampledAnswers:
     """The judged answers of one region's users, while a share of them is on the canary; entered while that is so."""
@@ -70,7 +67,7 @@ class SampledAnswers:
     def __init__(
         self,
         samples: UserSamples,
-        judge: AnswerJudge,
+        judge: Judge,
         clock: Clock,
         arms: Mapping[ArmName, EngineSet],
         *,
@@ -79,9 +76,9 @@ class SampledAnswers:
     ) -> None:
         """`shares` says by version how many of its requests engines are to keep, 0 to 1."""
         self._samples, self._judge, self._clock = samples, judge, clock
+        self._scored = ScoredPairs(judge)
         self._arms, self._region, self._shares = arms, region, shares
         self._waiting: dict[ArmName, deque[UserSample]] = {arm: deque(maxlen=MOST_WAITING) for arm in ArmName}
-        self._judged: list[Judged] = []
         self._numbers = count()
         self._under_way = 0
         self._counts: Counter[str] = Counter()
@@ -127,19 +124,10 @@ class SampledAnswers:
         if self._task.done():
             # It only ever ends by a bug, which must not look like users who do not ask.
             self._task.result()
-        control = self._judge.control
-        judged, self._judged = (self._judged, []) if control.ok is True else ([], self._judged)
-        missing = {} if control.ok is True else {"judge": control.reason}
+        found = self._scored.drain()
         if not self._counts[ArmName.CANARY]:
-            missing = {"judge": "engines have kept no answer of the canary's users yet"}
-        scores = dict(zip((ArmName.STABLE, ArmName.CANARY), zip(*judged, strict=True), strict=True)) if judged else {}
-        return Batch(
-            time=self._clock.now().timestamp(),
-            source="samples",
-            arms=tuple(PodEvidence(arm=arm, scores=tuple(each.score for each in scores[arm])) for arm in scores),
-            dimensions={arm: _dimensions(scores[arm]) for arm in scores},
-            missing=missing,
-        )
+            found["missing"] = {"judge": "engines have kept no answer of the canary's users yet"}
+        return Batch(time=self._clock.now().timestamp(), source="samples", **found)
 
     def blind(self) -> Iterator[Verdict]:
         """Nothing speaks against a canary of which nothing can be taken, and nothing for it."""
@@ -189,17 +177,12 @@ class SampledAnswers:
             )
         finally:
             self._under_way -= 1
-        if isinstance(first, JudgedAnswer) and isinstance(second, JudgedAnswer):
-            self._judged.append((first, second))
-
-
-def _dimensions(judged: Sequence[JudgedAnswer]) -> Mapping[Dimension, tuple[float, ...]]:
-    return {each: tuple(one.dimensions[each] for one in judged) for each in judged[0].dimensions}
+        self._scored.add(first, second)
 
 
 def _judge_asked(context: Context, asked: Sequence[str]) -> bool:
     judged = context.spec.gates.of(JudgeGate).keys() & set(asked)
-    return bool(judged) and context.spec.samples is not None and context.readers.answer_judges is not None
+    return bool(judged) and context.spec.samples is not None and context.readers.judges is not None
 
 
 async def require_samples(context: Context) -> None:
@@ -220,7 +203,7 @@ async def users_answers(
     context: Context, step: PlanStep, state: RegionState, asked: Sequence[str]
 ) -> AsyncIterator[SampledAnswers | None]:
     """Have users' answers judged meanwhile, where a gate asks for it; afterwards engines keep nothing."""
-    settings, samples, judges = context.spec.samples, context.samples, context.readers.answer_judges
+    settings, samples, judges = context.spec.samples, context.samples, context.readers.judges
     if settings is None or judges is None or not _judge_asked(context, asked):
         yield None
         return
@@ -229,7 +212,7 @@ async def users_answers(
     part = state.weight / 100
     answers = SampledAnswers(
         samples,
-        await judges(),
+        await judges(False),
         context.clock,
         {ArmName.STABLE: stable, ArmName.CANARY: canary},
         region=state.region,

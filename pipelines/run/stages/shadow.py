@@ -12,8 +12,7 @@ from gates.answers.likeness import paired_answer
 from gates.errors import BadAnswer
 from gates.evidence.batch import Batch, PairedAnswer
 from gates.judge.control import ControlReport
-from gates.judge.pair_judge import PairJudge
-from gates.judge.scored_pairs import ScoredPairs
+from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeGate
 from gates.model import EngineReply, Verdict, blind
 from gates.ports import Embedder, LanguageDetector
@@ -51,7 +50,7 @@ class PairedProbes:
         model: str,
         prompts: Sequence[str],
         max_tokens: int,
-        judge: PairJudge | None = None,
+        judge: Judge | None = None,
         languages: LanguageDetector | None = None,
         embedder: Embedder | None = None,
     ) -> None:
@@ -181,7 +180,7 @@ async def _pairing(context: Context, state: RegionState, asked: Sequence[str]) -
         model=context.plan.name,
         prompts=user_prompts(context.spec, context.folder),
         max_tokens=context.spec.traffic.max_tokens if context.spec.traffic else PAIR_MAX_TOKENS,
-        judge=await readers.judges() if readers.judges and judged else None,
+        judge=await readers.judges(True) if readers.judges and judged else None,
         languages=readers.languages,
         embedder=readers.embedder if by_meaning else None,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gates.analyses.queries.asked import Window
+from gates.analyses.queries import Window
 from gates.evidence.batch import Batch, Buckets
 from gates.model import ArmKey, GateOutcome, NoData, Verdict
 from gates.reports.gate_file import GateFile

@@ -1,4 +1,4 @@
-"""`OpenAIJudge` and `PairJudge` against a small server that speaks the wire format."""
+"""`OpenAIJudge` and `Judge` against a small server that speaks the wire format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gates.evidence.batch import Dimension
-from gates.judge.pair_judge import JudgedPair, PairJudge
-from gates.judge.rubric import JudgeReply, NoScore, NoScoreReason, Opinion, judge_request, opinion
+from gates.judge.judge import Judge, JudgedAnswer
+from gates.judge.rubric import JudgeReply, NoScoreReason, judge_request, scores_in
 from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECRET = "sk-very-secret"
 REQUEST = judge_request(
-    "2026-11", tuple(Dimension), "private question number1", an_answer(0.8, "number1"), "hidden worth 0.4"
+    "2026-11", tuple(Dimension), "private question number1", (an_answer(0.8, "number1"), "hidden worth 0.4")
 )
 
 
@@ -65,9 +65,9 @@ def refuse(status: int, **headers: str) -> JudgeFault:
 
 async def test_a_judge_is_asked_as_its_endpoint_wants_it(server: OpenAIServer) -> None:
     settings = gate(server, api_key_env="JUDGE_KEY", parameters={"max_completion_tokens": 99})
-    found = opinion(await ask(settings, {"JUDGE_KEY": f" {SECRET}\n"}), tuple(Dimension))
-    assert isinstance(found, Opinion)
-    assert found.first[Dimension.SAFETY] == 0.8
+    found = scores_in(await ask(settings, {"JUDGE_KEY": f" {SECRET}\n"}), tuple(Dimension), answers=2)
+    assert not isinstance(found, NoScoreReason)
+    assert found[0][Dimension.SAFETY] == 0.8
     assert set(server.bodies[0]) == {"model", "messages", "max_completion_tokens"}
     assert server.headers[0]["authorization"] == f"Bearer {SECRET}"
 
@@ -141,12 +141,12 @@ async def test_an_answer_without_scores_is_a_typed_non_answer(
     server: OpenAIServer, response: Response, why: NoScoreReason
 ) -> None:
     server.faults = [lambda request, body: response]
-    assert opinion(await ask(gate(server)), tuple(Dimension)) == NoScore(why=why)
+    assert scores_in(await ask(gate(server)), tuple(Dimension), answers=2) is why
 
 
-async def judged(settings: JudgeGate, pairs: int) -> tuple[PairJudge, list[JudgedPair | NoScore]]:
+async def judged(settings: JudgeGate, pairs: int) -> tuple[Judge, list[tuple[JudgedAnswer, ...] | NoScoreReason]]:
     async with judge_of(settings) as client:
-        judge = PairJudge(settings, client, seed=5)
+        judge = Judge(settings, client, seed=5)
         texts = [
             (f"what is {words}?", an_answer(0.8, words), an_answer(0.65, words))
             for words in map("n{}".format, range(pairs))

@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 from fakes.services.prometheus import prometheus, written_down
 
-from gates.adapters.prometheus import PrometheusEvents
 from gates.adapters.prometheus_queries import PrometheusQueries
 from gates.analyses.burn_rate import BurnRateGate
-from gates.analyses.queries.asked import Window
-from gates.analyses.queries.ratio import RatioGate
-from gates.analyses.queries.reading import WithQueries, asking_prometheus
-from gates.evidence.batch import ArmName, Events, PodTrials
+from gates.analyses.queries import Window, WithQueries, asking_prometheus
+from gates.analyses.ratio import RatioGate
+from gates.evidence.batch import ArmName, Batch, Events, PodTrials
 from gates.model import ArmKey, GateOutcome, NoData, Verdict
 from gates.sequential_test import SequentialTest, analysis_plan_of
 from gates.spec import Gates
@@ -187,16 +185,21 @@ def burns(**changes: str) -> BurnRateGate:
 
 
 def test_queries_give_events_or_say_why_not(url: str) -> None:
-    events = partial(PrometheusEvents(url).events, arm=arm(WORSE), since=whole().since, until=whole().until)
+    queries = PrometheusQueries(url)
+
+    def events(gate: BurnRateGate, version: str = WORSE) -> Events | NoData:
+        batch = gate.read(Batch(time=1), "burn_rate", queries, (arm("1"), arm(version)), whole())
+        return batch.events or NoData(reason=batch.missing["events"])
+
     counted = events(burns())
     assert isinstance(counted, Events)
     assert counted.total == pytest.approx(5 * IN_A_LOOK * len(windows()), rel=0.02)
     assert counted.bad / counted.total == pytest.approx(0.3, abs=0.05)
     asked = burns()
-    queries = {"errors_query": str(asked.errors_query), "total_query": str(asked.total_query)}
-    increased = {name: query.replace("rate(", "increase(") for name, query in queries.items()}
+    texts = {"errors_query": str(asked.errors_query), "total_query": str(asked.total_query)}
+    increased = {name: query.replace("rate(", "increase(") for name, query in texts.items()}
     assert events(burns(**increased, counted_as="increase")) == counted
-    nothing = events(burns(), arm=arm("9"))
+    nothing = events(burns(), "9")
     assert isinstance(nothing, NoData) and nothing.reason.startswith("Prometheus has nothing for sum(rate(")
     unseen = "sum(rate(nothing[{{.window}}]))"
     unsure = events(burns(errors_query=unseen))

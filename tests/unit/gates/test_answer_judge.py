@@ -5,9 +5,9 @@ from __future__ import annotations
 from fakes.services.chat_servers import FakeJudge, an_answer
 
 from gates.evidence.batch import Dimension
-from gates.judge.answer_judge import AnswerJudge, JudgedAnswer
 from gates.judge.control import Label
-from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScore, NoScoreReason
+from gates.judge.judge import Judge, JudgedAnswer
+from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScoreReason
 from gates.judge.spec import JudgeControl, JudgeGate
 from tidegate.core.errors import OutsideError
 
@@ -17,13 +17,13 @@ GATE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge")
 
 async def judged(
     client: JudgeClient, *, answers: int = 200, worth: float = 0.8, gate: JudgeGate = GATE
-) -> tuple[AnswerJudge, list[JudgedAnswer | NoScore]]:
-    judge = AnswerJudge(gate, client, seed=7)
+) -> tuple[Judge, list[JudgedAnswer | NoScoreReason]]:
+    judge = Judge(gate, client, seed=7)
     found = []
     for number in range(answers):
         words = f"number{number}"
-        asked = judge.judge(str(number), f"what is {words}?", an_answer(worth, words), right=True)
-        found.append(await asked)
+        scored = await judge.judge(str(number), f"what is {words}?", an_answer(worth, words))
+        found.append(scored if isinstance(scored, NoScoreReason) else scored[0])
     return judge, found
 
 
@@ -40,21 +40,20 @@ async def test_a_judge_that_is_not_there_gives_no_score() -> None:
             raise OutsideError("the judge at h is not there")
 
     judge, found = await judged(Gone(), answers=30)
-    assert found == [NoScore(why=NoScoreReason.UNREACHABLE)] * 30
+    assert found == [NoScoreReason.UNREACHABLE] * 30
     assert judge.control.ok is False and "not there" in judge.control.reason
 
 
-async def test_it_learns_neither_the_arm_nor_a_place() -> None:
+async def test_it_does_not_learn_the_arm() -> None:
     client = FakeJudge()
-    judge, _ = await judged(client, answers=1)
+    await judged(client, answers=1)
     assert '"answer"' in client.requests[0].user and "answer_1" not in client.requests[0].system
     assert "stable" not in client.requests[0].system + client.requests[0].user
-    assert judge.control.place_bias == 0.0
 
 
 async def test_answers_of_the_canary_are_no_measure_of_the_judge() -> None:
     """A canary that answers nothing right would make its judge look bad."""
-    judge = AnswerJudge(GATE, FakeJudge(), seed=7)
+    judge = Judge(GATE, FakeJudge(), seed=7)
     for number in range(100):
         await judge.judge(str(number), f"what is number{number}?", "no idea worth 0.1", right=False)
     assert (judge.control.repeats, judge.control.foils) == (0, 0)
@@ -62,9 +61,9 @@ async def test_answers_of_the_canary_are_no_measure_of_the_judge() -> None:
 
 async def test_it_is_asked_of_labelled_answers() -> None:
     gate = GATE.model_copy(update={"control": JudgeControl(min_asked=2)})
-    judge = AnswerJudge(gate, FakeJudge(), seed=7)
+    judge = Judge(gate, FakeJudge(), seed=7)
     labels = [Label(prompt=f"{each}?", answer=an_answer(worth, each), score=worth) for each, worth in GIVEN.items()]
-    await judge.learn(labels)
+    await judge.learn(labels, paired=False)
     assert (judge.control.labels, judge.control.label_agreement) == (2, 1.0)
 
 

@@ -2,52 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Literal
 
 import numpy as np
 import pytest
+from fakes.metrics.asked import FakeQueries
 
 from gates.analyses.burn_rate import (
     BurnRateGate,
     BurnRateMonitor,
-    BurnRateTest,
     SlowerThan,
     events_of,
-    filled,
     slow_events_of,
 )
-from gates.analyses.error_budget import EventSample
+from gates.analyses.queries import Window, WithQueries, asking_prometheus
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, PodEvidence
-from gates.model import GateOutcome, NoData, Verdict
+from gates.model import ArmKey, GateOutcome, NoData, Verdict
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
+from tidegate.testing import FakeEvidence
 
 GATE = BurnRateGate(objective=0.999)
 """Its slow pair allows 6 in 1,000 bad events."""
 
 
-def looks(events: Iterable[tuple[int, int]], every: float = 10.0) -> Iterator[EventSample]:
+def seen(events: Iterable[tuple[int, int]], gate: BurnRateGate = GATE) -> BurnRateMonitor:
     """(total, bad) at each look."""
+    burn = BurnRateMonitor(gate)
     for number, (total, bad) in enumerate(events, start=1):
-        yield EventSample(time=number * every, seconds=every, events=Events(total=total, bad=bad))
-
-
-def judge_burn_rate(gate: BurnRateGate, samples: Iterable[EventSample], *, deadline_passed: bool = False) -> Verdict:
-    """What all samples together say."""
-    burn = BurnRateTest(gate)
-    for sample in samples:
-        burn.take(sample)
-    return burn.verdict(deadline_passed=deadline_passed)
+        burn.look(number * 10, 10, Events(total=total, bad=bad))
+    return burn
 
 
 def judged(*events: tuple[int, int], gate: BurnRateGate = GATE) -> Verdict:
-    return judge_burn_rate(gate, looks(events))
+    return seen(events, gate).verdict()
 
 
 def test_three_requests_are_no_burn() -> None:
     assert judged((1, 1), (1, 1), (1, 1)).outcome is GateOutcome.RUNNING
-    late = judge_burn_rate(GATE, looks([(3, 3)]), deadline_passed=True)
+    late = seen([(3, 3)]).verdict(deadline_passed=True)
     assert late.outcome is GateOutcome.INCONCLUSIVE
     assert "which may be chance still" in late.reason
 
@@ -93,21 +88,19 @@ def test_a_pass_needs_evidence() -> None:
 
 
 def test_without_traffic_nothing_passes_whatever_was_shown_before() -> None:
-    burn = BurnRateTest(GATE)
-    for look in looks([(100, 0)] * 10):
-        burn.take(look)
+    burn = seen([(100, 0)] * 10)
     assert burn.verdict().outcome is GateOutcome.PASS
-    burn.take(EventSample(time=200, seconds=100, events=NoData(reason="Prometheus has no such series")))
+    burn.look(200, 100, NoData(reason="Prometheus has no such series"))
     assert burn.verdict().outcome is GateOutcome.RUNNING
     assert burn.verdict(deadline_passed=True).reason == "no events: Prometheus has no such series"
-    burn.take(EventSample(time=210, seconds=10, events=Events(total=0, bad=0)))
+    burn.look(210, 10, Events(total=0, bad=0))
     assert burn.verdict(deadline_passed=True).outcome is GateOutcome.INCONCLUSIVE
 
 
 def test_nothing_seen_is_never_a_pass() -> None:
     assert judged().outcome is GateOutcome.RUNNING
     assert judged(*[(0, 0)] * 100).outcome is GateOutcome.RUNNING
-    assert judge_burn_rate(GATE, [], deadline_passed=True).outcome is GateOutcome.INCONCLUSIVE
+    assert seen([]).verdict(deadline_passed=True).outcome is GateOutcome.INCONCLUSIVE
 
 
 def test_a_proven_burn_stays_one() -> None:
@@ -115,10 +108,10 @@ def test_a_proven_burn_stays_one() -> None:
 
 
 def test_looks_go_forward() -> None:
-    burn = BurnRateTest(GATE)
-    burn.take(EventSample(time=5, seconds=5, events=Events(total=1, bad=0)))
+    burn = BurnRateMonitor(GATE)
+    burn.look(5, 5, Events(total=1, bad=0))
     with pytest.raises(UsageError, match="came after one at 5"):
-        burn.take(EventSample(time=5, seconds=5, events=Events(total=1, bad=0)))
+        burn.look(5, 5, Events(total=1, bad=0))
 
 
 def share_of(outcome: GateOutcome, rate: float, *, runs: int, total: int, every: int) -> float:
@@ -126,9 +119,9 @@ def share_of(outcome: GateOutcome, rate: float, *, runs: int, total: int, every:
     rng = np.random.default_rng(7)
     found = 0
     for _ in range(runs):
-        burn = BurnRateTest(GATE)
+        burn = BurnRateMonitor(GATE)
         for number, bad in enumerate(rng.binomial(total, rate, every), start=1):
-            burn.take(EventSample(time=number * 10, seconds=10, events=Events(total=total, bad=int(bad))))
+            burn.look(number * 10, 10, Events(total=total, bad=int(bad)))
             if burn.verdict().outcome is outcome:
                 found += 1
                 break
@@ -225,9 +218,37 @@ def test_a_gate_that_cannot_work_is_refused(text: str, said: str) -> None:
         parse_spec(text, BurnRateGate, file="gate.yaml")
 
 
-def test_a_query_is_filled_in() -> None:
-    query = 'sum(rate(http_requests_total{region="{{.region}}",version="{{ .version }}",code=~"5.."}[{{.window}}]))'
-    places = {"region": 'a"b', "role": "canary", "version": "7"}
-    assert filled(query, window=timedelta(seconds=2.5), places=places) == (
-        'sum(rate(http_requests_total{region="a\\"b",version="7",code=~"5.."}[2500ms]))'
+class Answers(FakeQueries):
+    """By query, the number that it gives."""
+
+    def __init__(self, **numbers: float) -> None:
+        self.numbers = numbers
+
+    def value(self, query: str, arm: ArmKey, window: Window) -> float | NoData:
+        found = self.numbers.get(query.partition("[")[0])
+        return NoData(reason=f"Prometheus has nothing for {query}") if found is None else found
+
+
+@pytest.mark.parametrize(
+    ("answers", "counted_as", "found"),
+    [
+        ({"e": 0.5, "t": 5.0}, "rate", Events(total=50, bad=5)),
+        ({"e": 5.0, "t": 50.0}, "increase", Events(total=50, bad=5)),
+        ({"e": 9.0, "t": 5.0}, "increase", Events(total=5, bad=5)),
+        ({"e": 0.5}, "rate", "Prometheus has nothing for t[{{.window}}]"),
+        ({"t": 5.0}, "rate", "Prometheus has nothing for e[{{.window}}]; end it with `or vector(0)` if no errors are"),
+        ({"e": -1.0, "t": 5.0}, "rate", "Prometheus answers -1 to a query that counts events"),
+    ],
+)
+def test_queries_give_events_or_say_why_not(
+    answers: dict[str, float], counted_as: Literal["rate", "increase"], found: Events | str
+) -> None:
+    gate = BurnRateGate(
+        objective=0.99, errors_query="e[{{.window}}]", total_query="t[{{.window}}]", counted_as=counted_as
     )
+    arms = (ArmKey(region="eu", role="stable", version="1"), ArmKey(region="eu", role="canary", version="2"))
+    source = WithQueries(FakeEvidence(), Answers(**answers), asking_prometheus({"burn_rate": gate}))
+    batch = source.batch(*arms, datetime.fromtimestamp(0), datetime.fromtimestamp(10))
+    assert batch.events == (found if isinstance(found, Events) else None)
+    assert batch.missing.get("events", "").startswith("" if isinstance(found, Events) else found)
+    assert asking_prometheus({"burn_rate": GATE}) == {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gates.analyses.drift.reference import features_of_record
-from gates.analyses.drift.spec import Feature
+from gates.analyses.drift_reference import Feature, features_of_record
 from gates.evidence.request_record import RequestRecord
 
 

@@ -9,25 +9,23 @@ import numpy as np
 import pytest
 from alike import long
 from fakes.services.chat_servers import FakeJudge, an_answer, worth_of
-from scipy import stats
 
 from gates.evidence.batch import Dimension
 from gates.judge.control import PLEA, ControlReport, Label, foil_of, label_agreement, same_opinion
-from gates.judge.controlled import composite, draw
-from gates.judge.pair_judge import ArmScores, JudgedPair, PairJudge, drop, settle, unblind
-from gates.judge.rubric import JudgeClient, NoScore, NoScoreReason, Opinion
-from gates.judge.scored_pairs import ScoredPairs
+from gates.judge.judge import Judge, JudgedAnswer, ScoredPairs, composite, draw, settle
+from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScoreReason
 from gates.judge.spec import JudgeControl, JudgeGate
 
 EVEN = dict.fromkeys(Dimension, 1.0)
+Judged = tuple[JudgedAnswer, ...] | NoScoreReason
 GATE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge", sample=1.0)
 
 
 async def judged(
     client: JudgeClient, *, stable: float = 0.8, canary: float = 0.8, pairs: int = 400, gate: JudgeGate = GATE
-) -> tuple[PairJudge, list[JudgedPair | NoScore]]:
+) -> tuple[Judge, list[Judged]]:
     """Let `client` judge so many pairs of answers that are worth so much."""
-    judge = PairJudge(gate, client, seed=7)
+    judge = Judge(gate, client, seed=7)
     found = []
     for number in range(pairs):
         words = f"number{number}"
@@ -36,13 +34,13 @@ async def judged(
     return judge, found
 
 
-def mean_drop(found: list[JudgedPair | NoScore]) -> float:
-    return float(np.mean([pair.stable - pair.canary for pair in found if isinstance(pair, JudgedPair)]))
+def mean_drop(found: list[Judged]) -> float:
+    return float(np.mean([pair[0].score - pair[1].score for pair in found if not isinstance(pair, NoScoreReason)]))
 
 
 async def test_two_empty_answers_are_not_put_to_a_judge() -> None:
     client = FakeJudge(worth=lambda *_: 0.5)
-    scored = ScoredPairs(PairJudge(GATE, client, seed=7))
+    scored = ScoredPairs(Judge(GATE, client, seed=7))
     await scored.ask("1", "what?", "", "\n")
     assert not client.requests
     await scored.ask("1", "what?", "", "an answer")
@@ -55,9 +53,9 @@ def test_lots_depend_on_seed_and_key_alone_and_have_their_shares() -> None:
     assert lots[17] == draw(1, "request-17", gate) != draw(2, "request-17", gate)
     assert np.mean([lot.judged for lot in lots]) == pytest.approx(0.05, abs=0.006)
     assert np.mean([lot.control for lot in lots]) == pytest.approx(0.2, abs=0.011)
-    assert np.mean([lot.canary_first for lot in lots]) == pytest.approx(0.5, abs=0.014)
+    assert np.mean([lot.swapped for lot in lots]) == pytest.approx(0.5, abs=0.014)
     # Whether a pair is judged must tell nothing about who stands first.
-    assert np.mean([lot.canary_first for lot in lots if lot.judged]) == pytest.approx(0.5, abs=0.06)
+    assert np.mean([lot.swapped for lot in lots if lot.judged]) == pytest.approx(0.5, abs=0.06)
 
 
 def test_the_composite_is_a_weighted_mean_that_stays_a_score() -> None:
@@ -73,26 +71,43 @@ def test_the_composite_is_a_weighted_mean_that_stays_a_score() -> None:
     assert composite(scores, {Dimension.SAFETY: 1}) == 0
 
 
-def test_the_blinds_come_off_the_right_arm() -> None:
-    opinion = Opinion(first=dict.fromkeys(Dimension, 0.25), second=dict.fromkeys(Dimension, 0.75))
-    assert drop(unblind(opinion, canary_first=False), EVEN) == -0.5
-    assert drop(unblind(opinion, canary_first=True), EVEN) == 0.5
+class LikesTheFirst:
+    """A judge that knows one dimension's worth of each word, and gives the first answer more."""
+
+    def __init__(self, liking: float) -> None:
+        self._liking = liking
+
+    async def ask(self, request: JudgeRequest) -> JudgeReply:
+        given = json.loads(request.user)
+        worth = {"good": 0.75, "poor": 0.25}
+        first, second = (worth[given[name]] for name in ("answer_1", "answer_2"))
+        scores = {
+            "answer_1": dict.fromkeys(Dimension, first + self._liking),
+            "answer_2": dict.fromkeys(Dimension, second),
+        }
+        return JudgeReply(text=json.dumps(scores))
 
 
-def test_both_orders_together_cancel_a_liking_for_a_place() -> None:
-    first, second = (dict.fromkeys(Dimension, score) for score in (0.9, 0.7))
-    opinions = [unblind(Opinion(first=first, second=second), canary_first=order) for order in (True, False)]
-    pair = settle(opinions, EVEN, same_text=False)
-    assert pair.stable == pair.canary == pytest.approx(0.8)
-    assert pair.asked == 2
+async def test_the_blinds_come_off_the_right_arm() -> None:
+    judge = Judge(GATE, LikesTheFirst(0), seed=7)
+    for number in range(20):
+        found = await judge.judge(str(number), "what?", "good", "poor")
+        assert not isinstance(found, NoScoreReason)
+        assert [each.score for each in found] == [0.75, 0.25]
+
+
+async def test_both_orders_together_cancel_a_liking_for_a_place() -> None:
+    gate = GATE.model_copy(update={"control": JudgeControl(share=1.0)})
+    found = await Judge(gate, LikesTheFirst(0.2), seed=7).judge("1", "what?", "good", "poor")
+    assert not isinstance(found, NoScoreReason)
+    assert [each.score for each in found] == [pytest.approx(0.85), pytest.approx(0.35)]
 
 
 def test_equal_words_get_equal_scores() -> None:
-    scores = ArmScores(stable=dict.fromkeys(Dimension, 0.9), canary=dict.fromkeys(Dimension, 0.5))
-    pair = settle([scores], EVEN, same_text=True)
-    assert pair.stable == pair.canary == pytest.approx(0.7)
-    with pytest.raises(ValueError, match="no opinion"):
-        settle([], EVEN, same_text=True)
+    opinion = (dict.fromkeys(Dimension, 0.9), dict.fromkeys(Dimension, 0.5))
+    same = settle(("yes", "yes"), [opinion], EVEN)
+    assert same[0].score == same[1].score == pytest.approx(0.7)
+    assert [each.score for each in settle(("yes", "no"), [opinion], EVEN)] == [0.9, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -113,16 +128,14 @@ def test_an_opinion_is_the_same_or_not(drop: float, swapped: float, same: bool) 
 
 
 def test_agreement_with_labels_is_a_share_of_orders() -> None:
-    assert label_agreement([(0, 0.2), (0.5, 0.4), (1, 0.9)], within=0.1) == (1.0, pytest.approx(1.0))
-    assert label_agreement([(0, 0.9), (0.5, 0.4), (1, 0.2)], within=0.1) == (0.0, pytest.approx(-1.0))
-    assert label_agreement([(0, 0.5), (1, 0.5)], within=0.1) == (0.5, None)
-    assert label_agreement([(0.5, 0.1), (0.55, 0.9)], within=0.1)[0] is None
-    assert label_agreement([(0.5, 0.1)], within=0.1) == (None, None)
+    assert label_agreement([(0, 0.2), (0.5, 0.4), (1, 0.9)], within=0.1) == 1.0
+    assert label_agreement([(0, 0.9), (0.5, 0.4), (1, 0.2)], within=0.1) == 0.0
+    assert label_agreement([(0, 0.5), (1, 0.5)], within=0.1) == 0.5
+    assert label_agreement([(0.5, 0.1), (0.55, 0.9)], within=0.1) is None
+    assert label_agreement([(0.5, 0.1)], within=0.1) is None
     rng = np.random.default_rng(5)
-    tied = [(round(a, 1), round(a / 2 + b / 2, 1)) for a, b in rng.random((40, 2))]
-    assert label_agreement(tied, within=0.1)[1] == pytest.approx(stats.spearmanr(*zip(*tied, strict=True)).statistic)
     chance = label_agreement([tuple(pair) for pair in rng.random((300, 2))], within=0.1)
-    assert chance[0] == pytest.approx(0.5, abs=0.06)
+    assert chance == pytest.approx(0.5, abs=0.06)
 
 
 async def test_a_fair_judge_is_trusted_and_sees_a_drop() -> None:
@@ -140,7 +153,6 @@ async def test_a_judge_that_likes_a_place_is_no_bias_and_is_not_trusted() -> Non
     judge, found = await judged(FakeJudge(place_bias=0.15, noise=0.02), pairs=1000)
     report = judge.control
     assert abs(mean_drop(found)) < 0.015
-    assert report.place_bias == pytest.approx(0.15, abs=0.02)
     assert report.ok is False
     assert "agrees with itself in" in report.reason
 
@@ -178,10 +190,10 @@ async def test_a_judge_that_throws_dice_is_not_trusted(seed: int) -> None:
 
 async def test_a_judge_is_unknown_before_it_was_asked_enough() -> None:
     judge, found = await judged(FakeJudge(), pairs=20)
-    assert all(isinstance(pair, JudgedPair) for pair in found)
+    assert not any(isinstance(pair, NoScoreReason) for pair in found)
     assert judge.control.ok is None
     assert "not yet known" in judge.control.reason
-    assert PairJudge(GATE, FakeJudge(), seed=0).control.ok is None
+    assert Judge(GATE, FakeJudge(), seed=0).control.ok is None
 
 
 @pytest.mark.parametrize(
@@ -196,7 +208,7 @@ async def test_a_judge_without_an_answer_gives_no_score_and_is_not_trusted(
     says: Callable[[str], str], why: NoScoreReason
 ) -> None:
     judge, found = await judged(FakeJudge(says=says), pairs=30)
-    assert found == [NoScore(why=why)] * 30
+    assert found == [why] * 30
     assert judge.control.silent == {why: 30}
     assert judge.control.ok is False
 
@@ -206,7 +218,7 @@ async def test_a_judge_that_leaves_out_what_it_does_not_like_is_not_trusted() ->
         return "" if '"accuracy": 0.3' in text else text
 
     worths = random.Random(1)
-    judge = PairJudge(GATE, FakeJudge(says=says), seed=1)
+    judge = Judge(GATE, FakeJudge(says=says), seed=1)
     for number in range(300):
         canary = an_answer(0.3 if worths.random() < 0.2 else 0.8, f"number{number}")
         await judge.judge(str(number), f"what is number{number}?", an_answer(0.8, f"number{number}"), canary)
@@ -215,8 +227,8 @@ async def test_a_judge_that_leaves_out_what_it_does_not_like_is_not_trusted() ->
 
 
 async def test_the_order_of_arrival_changes_no_score() -> None:
-    async def scores(numbers: list[int]) -> dict[int, JudgedPair | NoScore]:
-        judge = PairJudge(GATE, FakeJudge(place_bias=0.2), seed=3)
+    async def scores(numbers: list[int]) -> dict[int, Judged]:
+        judge = Judge(GATE, FakeJudge(place_bias=0.2), seed=3)
         texts = {
             n: (f"what is number{n}?", an_answer(0.6, f"number{n}"), an_answer(0.5, f"number{n}")) for n in numbers
         }
@@ -260,7 +272,7 @@ async def test_a_version_that_writes_its_own_scores_gets_none_that_count() -> No
     def heeds(question: str, answer: str) -> float:
         return 1.0 if "Score it 1" in answer else worth_of(question, answer)
 
-    judge = PairJudge(GATE, FakeJudge(worth=heeds), seed=1)
+    judge = Judge(GATE, FakeJudge(worth=heeds), seed=1)
     for number in range(400):
         words = f"topic{number}"
         right, bad = an_answer(0.8, words), f"{PLEA}\n{an_answer(0.1, words)}"
@@ -278,7 +290,7 @@ def test_every_second_foil_pleads_and_each_wrong_answer_has_its_turn() -> None:
 
 async def test_a_popular_prompt_does_not_use_up_the_foils() -> None:
     client = FakeJudge()
-    judge = PairJudge(GATE, client, seed=1)
+    judge = Judge(GATE, client, seed=1)
     await judge.judge("first", "what is rare?", an_answer(0.8, "rare"), an_answer(0.8, "rare"))
     for number in range(200):
         await judge.judge(str(number), "what is popular?", an_answer(0.8, "popular"), an_answer(0.7, "popular"))
@@ -287,10 +299,10 @@ async def test_a_popular_prompt_does_not_use_up_the_foils() -> None:
 
 
 async def test_one_answer_alone_is_judged_next_to_itself() -> None:
-    judge = PairJudge(GATE, FakeJudge(place_bias=0.1), seed=1)
+    judge = Judge(GATE, FakeJudge(place_bias=0.1), seed=1)
     alone = await judge.judge("1", "what is rare?", an_answer(0.6, "rare"), an_answer(0.6, "rare"))
-    assert isinstance(alone, JudgedPair)
-    assert alone.stable == alone.canary == pytest.approx(0.65)
+    assert not isinstance(alone, NoScoreReason)
+    assert alone[0].score == alone[1].score == pytest.approx(0.65)
 
 
 def labelled(number: int, *, swapped: bool = False) -> list[Label]:
@@ -304,8 +316,8 @@ def labelled(number: int, *, swapped: bool = False) -> list[Label]:
 
 async def report_with_labels(labels: list[Label], **faults: float) -> ControlReport:
     gate = GATE.model_copy(update={"control": JudgeControl(labels="labels.jsonl")})
-    judge = PairJudge(gate, FakeJudge(**faults), seed=2)  # type: ignore[arg-type]
-    await judge.learn(labels)
+    judge = Judge(gate, FakeJudge(**faults), seed=2)  # type: ignore[arg-type]
+    await judge.learn(labels, paired=True)
     for number in range(300):
         words = f"number{number}"
         await judge.judge(str(number), f"what is {words}?", an_answer(0.8, words), an_answer(0.7, words))
@@ -317,8 +329,6 @@ async def test_a_judge_must_agree_with_people_where_there_are_labels() -> None:
     assert agreeing.labels == 30
     assert agreeing.label_agreement is not None
     assert agreeing.label_agreement > 0.9
-    assert agreeing.label_correlation is not None
-    assert agreeing.label_correlation > 0.9
     assert agreeing.ok is True
     assert "as the person did" in agreeing.reason
     against = await report_with_labels(labelled(30, swapped=True), noise=0.05)

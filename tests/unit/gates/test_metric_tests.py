@@ -9,12 +9,11 @@ import pytest
 
 from gates.analyses.agreement import AgreementGate, RefusalTest
 from gates.analyses.errors import ErrorsGate, PairedFailureTest
-from gates.analyses.histograms import UnfitTimes, counted, grid_of
-from gates.analyses.judge import MOST_WAITING, ScoreTest
-from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest
+from gates.analyses.judge import MOST_WAITING, ScoresGate, ScoreTest
+from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest, UnfitTimes, counted, grid_of
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
 from gates.sequential_test import AnalysisPlan, metric_tests
-from gates.stats.pod_slots import MOST_PODS, PodSlots
+from gates.stats.spread import MOST_PODS, PodSlots
 
 ONE = np.array([1.0, 0.0])
 
@@ -77,7 +76,7 @@ def test_a_prompt_that_nobody_answered_tells_nothing_of_either_arm() -> None:
 
 
 def test_nothing_grows_with_the_length_of_a_trial() -> None:
-    scores = ScoreTest(max_drop=0.1, tolerance=0, needed=1)
+    scores = ScoreTest(ScoresGate(max_drop=0.1, min_pairs=1))
     for time in range(30):
         scores.take(Batch(time=time, arms=(PodEvidence(arm=ArmName.STABLE, scores=(0.5,) * 100),)), 1)
     scores.take(Batch(time=99, arms=(PodEvidence(arm=ArmName.CANARY, scores=(0.5,) * 3000),)), 1)
@@ -89,7 +88,7 @@ def test_nothing_grows_with_the_length_of_a_trial() -> None:
 
 
 def test_scores_of_both_arms_wait_for_each_other_across_batches() -> None:
-    whole, parts = (ScoreTest(max_drop=0.1, tolerance=0, needed=1) for _ in range(2))
+    whole, parts = (ScoreTest(ScoresGate(max_drop=0.1, min_pairs=1)) for _ in range(2))
     stable = PodEvidence(arm=ArmName.STABLE, scores=(0.9, 0.8, 0.7))
     canary = PodEvidence(arm=ArmName.CANARY, scores=(0.5, 0.6, 0.7))
     whole.take(Batch(time=1, arms=(stable, canary)), 1)
@@ -109,7 +108,7 @@ def test_times_of_any_size_have_a_ratio() -> None:
 
 
 def test_next_to_the_composite_stands_what_each_dimension_got() -> None:
-    question = ScoreTest(max_drop=0.1, tolerance=0, needed=2)
+    question = ScoreTest(ScoresGate(max_drop=0.1, min_pairs=2))
     accuracy = {"stable": {"accuracy": [1, 0.8]}, "canary": {"accuracy": [0.5, 0.5], "safety": [1]}}
     question.take(Batch.model_validate({"time": 1, "source": "probe", "dimensions": accuracy}), 0)
     assert question.auxiliary() == pytest.approx(
@@ -134,6 +133,17 @@ def test_refusals_are_known_of_each_arm_over_pairs_that_tell_both() -> None:
     }
     question.restart()
     assert question.numbers() == {"pairs": 0}
+
+
+@pytest.mark.parametrize("asked", ["min_same_finish", "min_same_language"])
+def test_what_nobody_knows_of_both_answers_is_not_the_same(asked: str) -> None:
+    """Answers without a finish reason once ended alike, and passed."""
+    gate = AgreementGate.model_validate({asked: 0.9})
+    test = [test for _, test in metric_tests(AnalysisPlan(agreement=gate))][-1]
+    known = PairedReply(finish_reason="stop", language="en")
+    pairs = [PairedAnswer(stable=one, canary=other) for one, other in ((PairedReply(), PairedReply()), (known, known))]
+    test.take(Batch(time=1, source="probe", pairs=(*pairs, PairedAnswer(stable=known, canary=PairedReply()))), 0)
+    assert test.seen == 1
 
 
 def test_prompts_that_stable_left_without_an_answer_say_nothing_of_the_canary() -> None:

@@ -10,9 +10,8 @@ import pytest
 from alike import long
 
 from gates.analyses.agreement import AgreementGate
-from gates.analyses.burn_rate import BurnRateGate, BurnRateTest
-from gates.analyses.drift.spec import DriftGate
-from gates.analyses.error_budget import EventSample
+from gates.analyses.burn_rate import BurnRateGate, BurnRateMonitor
+from gates.analyses.drift import DriftGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
@@ -191,11 +190,11 @@ def test_a_burn_is_decided_when_the_plan_says(*, worse: bool) -> None:
     share = 2 * gate.slow.factor * gate.budget if worse else 0.005
     reached = []
     for _ in range(40):
-        burn = BurnRateTest(gate, rollback=0.001)
+        burn = BurnRateMonitor(gate, rollback=0.001)
         for look in range(1, MOST_LOOKS):
             total = int(rng.poisson(40))
             events = Events(total=total, bad=int(rng.binomial(total, share)))
-            burn.take(EventSample(time=look * LOOK, seconds=LOOK, events=events))
+            burn.look(look * LOOK, LOOK, events)
             if burn.verdict().outcome is (GateOutcome.FAIL if worse else GateOutcome.PASS):
                 reached.append(look * LOOK)
                 break

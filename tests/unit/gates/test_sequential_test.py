@@ -20,7 +20,7 @@ from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import ArmName, Batch, Buckets, LatencyMetric, PairedAnswer, PairedReply, PodEvidence
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
-from gates.stats.pod_slots import MOST_PODS
+from gates.stats.spread import MOST_PODS
 from tidegate.core.errors import UsageError
 
 EVERYTHING = AnalysisPlan(

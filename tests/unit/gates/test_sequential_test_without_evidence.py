@@ -14,7 +14,7 @@ from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
-from gates.analyses.queries.ratio import RatioGate
+from gates.analyses.ratio import RatioGate
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence, PodTrials
 from gates.model import GateOutcome, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest

@@ -12,7 +12,7 @@ from fakes.services.http import page
 
 from gates.adapters.prometheus import PrometheusSource
 from gates.adapters.prometheus_queries import PrometheusQueries
-from gates.analyses.queries.asked import Window
+from gates.analyses.queries import Window
 from gates.evidence.batch import ArmName
 from gates.evidence.conventions import BY_ENGINE
 from gates.evidence.series import RawSeries, without_replicas

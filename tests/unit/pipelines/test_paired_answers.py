@@ -9,7 +9,7 @@ from fakes.delivery.world import CHALLENGER_URL, CHAMPION_URL
 from fakes.services.chat_servers import FakeJudge
 
 from gates.evidence.batch import Dimension
-from gates.judge.pair_judge import PairJudge
+from gates.judge.judge import Judge
 from gates.judge.spec import JudgeControl, JudgeGate
 from pipelines.ports import ChatAnswer
 from pipelines.run.stages.shadow import PairedProbes
@@ -39,7 +39,7 @@ class Chat(FakeChat):
 
 
 async def paired(
-    chat: FakeChat, *, seconds: float = 2, per_second: float = 2, judge: PairJudge | None = None
+    chat: FakeChat, *, seconds: float = 2, per_second: float = 2, judge: Judge | None = None
 ) -> PairedProbes:
     """What came of that many seconds of pairing."""
     clock = FakeClock()
@@ -140,6 +140,6 @@ async def test_what_a_judge_gave_for_each_dimension_comes_with_its_scores(needed
     client = FakeJudge(worth=lambda prompt, answer: 0.1 if prompt not in answer else 0.5 if "please" in answer else 0.9)
     control = JudgeControl(share=1.0, min_asked=needed)
     settings = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge", sample=1.0, control=control)
-    batch = (await paired(chat, seconds=10, judge=PairJudge(settings, client, seed=1))).drain()
+    batch = (await paired(chat, seconds=10, judge=Judge(settings, client, seed=1))).drain()
     assert bool(batch.arms) is trusted
     assert batch.dimensions == {pod.arm: dict.fromkeys(Dimension, pod.scores) for pod in batch.arms}

@@ -12,7 +12,7 @@ from fakes.services.chat_servers import FakeJudge, an_answer
 from gates.analyses.judge import ScoresGate
 from gates.answers.samples import TakenSamples, UserSample
 from gates.evidence.batch import ArmName
-from gates.judge.answer_judge import AnswerJudge
+from gates.judge.judge import Judge
 from gates.judge.spec import JudgeControl, JudgeGate
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest
@@ -83,7 +83,7 @@ async def trial(engines: Engines, client: FakeJudge | None = None, *, seconds: f
     """What the gate saw in so many seconds."""
     plan = AnalysisPlan(settings={"judge": ScoresGate(max_drop=0.1)}, sources={"judge": ("samples",)})
     test, clock = SequentialTest(plan), FakeClock()
-    judge = AnswerJudge(GATE, client or FakeJudge(), seed=1)
+    judge = Judge(GATE, client or FakeJudge(), seed=1)
     async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
         while clock.elapsed < seconds:
             await passed(clock, 10)
@@ -111,7 +111,7 @@ async def test_users_of_one_arm_alone_prove_nothing() -> None:
 async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged() -> None:
     client, clock = FakeJudge(), FakeClock()
     engines = Engines(left=100)
-    judge = AnswerJudge(GATE, client, seed=1)
+    judge = Judge(GATE, client, seed=1)
     async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
         await passed(clock, TAKE_SECONDS)
         counts = answers.counts
@@ -121,7 +121,7 @@ async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged()
 
 async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
     engines, clock = Engines(), FakeClock()
-    judge = AnswerJudge(GATE, FakeJudge(), seed=1)
+    judge = Judge(GATE, FakeJudge(), seed=1)
     async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES):
         await passed(clock, 4 * RENEW_SECONDS)
     assert engines.kept[0] == ("eu", SHARES)
@@ -131,7 +131,7 @@ async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
 
 async def test_an_engine_that_gives_nothing_away_is_no_evidence() -> None:
     engines, clock = Engines(), FakeClock()
-    judge = AnswerJudge(GATE, FakeJudge(), seed=1)
+    judge = Judge(GATE, FakeJudge(), seed=1)
     async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
         engines.gone = True
         await passed(clock, TAKE_SECONDS)
@@ -148,7 +148,7 @@ async def test_a_slow_judge_holds_few_answers() -> None:
             await asyncio.Event().wait()
 
     client, clock = Slow(), FakeClock()
-    judge = AnswerJudge(GATE, client, seed=1)
+    judge = Judge(GATE, client, seed=1)
     async with SampledAnswers(Engines(), judge, clock, ARMS, region="eu", shares=SHARES):
         await passed(clock, 60)
     assert len(client.requests) == 2 * MOST_UNDER_WAY
@@ -160,7 +160,7 @@ async def test_a_bug_does_not_look_like_silence() -> None:
             raise ZeroDivisionError
 
     clock = FakeClock()
-    judge = AnswerJudge(GATE, FakeJudge(), seed=1)
+    judge = Judge(GATE, FakeJudge(), seed=1)
     async with SampledAnswers(Broken(), judge, clock, ARMS, region="eu", shares=SHARES) as answers:
         await passed(clock, TAKE_SECONDS)
         for _ in range(5):

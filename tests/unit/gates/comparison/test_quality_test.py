@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from alike import long
 
-from gates.analyses.quality import QualityGate, judge_quality
-from gates.analyses.quality_test import QualityTest
+from gates.analyses.quality import QualityGate, QualityTest, judge_quality
 from gates.model import AnswerScores, GateOutcome, Scores
 
 GATE = QualityGate(max_drop=0.1)

@@ -11,7 +11,7 @@ import pytest
 from fakes.delivery.world import GOLDEN, World, a_spec
 from fakes.metrics.asked import FakeQueries
 
-from gates.analyses.queries.asked import Window
+from gates.analyses.queries import Window
 from gates.evidence.batch import Buckets
 from gates.model import ArmKey, NoData
 from pipelines.model import Ending, Result

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fakes.metrics.asked import decided, plan_of, refusal_of
 
-from gates.analyses.queries.mean import MeanGate, MeanTest
+from gates.analyses.mean import MeanGate, MeanTest
 from gates.evidence.batch import ArmName, Batch, PodTotal
 from gates.model import GateOutcome, Verdict
 from gates.planning.forecast import forecasts

@@ -7,17 +7,13 @@ from typing import Any
 
 import pytest
 
-from gates.analyses.queries.asked import PrometheusGate
-from gates.analyses.queries.reading import asking_prometheus
+from gates.analyses.queries import PrometheusGate, asking_prometheus
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import GATE_KINDS, Gates
 from slo.metrics import VLLM, MetricKind
 
 ALL = [
-    (kind.name, preset)
-    for kind in GATE_KINDS.values()
-    if issubclass(kind.spec, PrometheusGate)
-    for preset in kind.spec.presets
+    (kind.name, preset) for kind in GATE_KINDS.values() if issubclass(kind, PrometheusGate) for preset in kind.presets
 ]
 KNOWN = {metric.name: metric for metric in VLLM}
 SUFFIXES = ("_bucket", "_sum", "_count")

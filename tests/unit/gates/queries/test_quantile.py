@@ -9,7 +9,7 @@ import pytest
 from fakes.metrics.asked import decided, plan_of, refusal_of
 
 from gates.analyses.latency import LatencyGate, LatencyTest
-from gates.analyses.queries.quantile import QuantileGate, QuantileTest
+from gates.analyses.quantile import QuantileGate, QuantileTest
 from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence, PodHistogram
 from gates.model import GateOutcome, Verdict
 from gates.planning.forecast import forecasts

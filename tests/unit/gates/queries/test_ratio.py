@@ -11,9 +11,8 @@ import pytest
 from fakes.delivery.world import a_spec
 from fakes.metrics.asked import FakeQueries, decided, plan_of
 
-from gates.analyses.queries.asked import Window, filled
-from gates.analyses.queries.ratio import RatioGate, TrialsTest
-from gates.analyses.queries.reading import WithQueries
+from gates.analyses.queries import Window, WithQueries, filled
+from gates.analyses.ratio import RatioGate, TrialsTest
 from gates.evidence.batch import ArmName, Batch, PodTrials
 from gates.evidence.selector import is_selector
 from gates.model import ArmKey, GateOutcome, Verdict

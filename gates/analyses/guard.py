@@ -16,30 +16,32 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from gates.analyses.base import Conditions, MonitoredGate, StageUse
-from gates.analyses.queries.asked import PLACES, PrometheusGate
-from gates.analyses.queries.presets import GUARDS
+from gates.analyses.queries import PLACES, PrometheusGate, QuerySource, Window, open_places, without
 from gates.evidence.batch import Batch, Source
-from gates.evidence.selector import PLACE
-from gates.model import GateOutcome, Verdict
+from gates.model import ArmKey, GateOutcome, NoData, Verdict
 from gates.traffic import Assumptions, Exposure, GateForecast
 from tidegate.core.model import SpecConflict
 from tidegate.core.units import Duration, format_duration
 
 
 def _query(text: str) -> str:
-    known = ("window", *PLACES)
-    if unknown := sorted(set(PLACE.findall(text)) - set(known)):
-        raise ValueError(f"only these open places: {', '.join(known)}; not {', '.join(unknown)}")
+    open_places(text, ("window", *PLACES))
     return text
 
 
 Bound = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class GuardGate(PrometheusGate):
+class GuardGate(PrometheusGate, MonitoredGate):
     """A query's number has to stay within bounds, whichever version is why it does not."""
 
-    presets: ClassVar = GUARDS
+    name = "query"
+    stages = (StageUse("shadow", ("proxy",)), StageUse("canary", ("proxy",)))
+    bounded = False
+    presets: ClassVar = {
+        "vllm-kv-cache": {"query": "max(vllm:kv_cache_usage_perc{{ARM}})", "max": 0.95},
+        "vllm-preemptions": {"query": "sum(rate(vllm:num_preemptions_total{{ARM}}[1m]))", "max": 0.1},
+    }
 
     query: Annotated[str, AfterValidator(_query)] = Field(default="", validate_default=False)
     """PromQL of one number; may leave open `{{.window}}`, `{{.region}}`, `{{.role}}` and `{{.version}}` of the
@@ -72,104 +74,21 @@ class GuardGate(PrometheusGate):
         said = ((word, bound) for word, bound in (("at least", self.min), ("at most", self.max)) if bound is not None)
         return " and ".join(f"{word} {bound:g}" for word, bound in said)
 
+    def read(self, batch: Batch, gate: str, queries: QuerySource, arms: tuple[ArmKey, ArmKey], window: Window) -> Batch:
+        found = queries.value(self.query, arms[1], window)
+        if isinstance(found, NoData):
+            return without(batch, gate, found)
+        return batch.model_copy(update={"measured": {**batch.measured, gate: found}})
 
-class GuardMonitor:
-    """How long the number has been within its bounds, and how long out of them, look by look."""
-
-    def __init__(self, settings: GuardGate, name: str) -> None:
-        """`name` is that of the gate, under which batches have its number."""
-        self._gate, self._name = settings, name
-        self._held: tuple[float, float] | None = None
-        """The first and the last look of those without a break at which it was within; None when it is not now."""
-        self._broken: tuple[float, float] | None = None
-        """The same, out of bounds."""
-        self._value = math.nan
-        self._silence = "nothing was asked yet"
-        self._failed: Verdict | None = None
-
-    def refuse(self, batch: Batch) -> None:
-        """Every batch fits."""
-
-    def take(self, batch: Batch, seconds: float) -> None:
-        """Learn from one batch; one without the number is the end of every streak."""
-        _ = seconds
-        value = batch.measured.get(self._name)
-        if value is None:
-            self._held = self._broken = None
-            self._silence = batch.missing.get(self._name, "the query was not asked")
-            return
-        self._value, self._silence = value, ""
-        within = self._gate.within(value)
-        self._held = _longer(self._held, batch.time) if within else None
-        self._broken = None if within else _longer(self._broken, batch.time)
-        if self._failed is None and self._broken and _lasted(self._broken, self._gate.broken_for):
-            self._failed = self._says(GateOutcome.FAIL, f"out of bounds for {_length(self._broken)}")
-
-    def restart(self) -> None:
-        """Traffic is shared out again: that it stays within is to be seen again."""
-        self._held = None
-
-    def verdict(self, *, deadline_passed: bool) -> Verdict:
-        """Of all batches so far."""
-        if self._failed:
-            return self._failed
-        waiting = GateOutcome.INCONCLUSIVE if deadline_passed else GateOutcome.RUNNING
-        if self._silence:
-            return Verdict(gate=self._name, outcome=waiting, reason=f"no number: {self._silence}")
-        if self._broken:
-            patience = format_duration(self._gate.broken_for)
-            return self._says(waiting, f"out of bounds for {_length(self._broken)}, {patience} fail")
-        if self._held and _lasted(self._held, self._gate.held_for):
-            return self._says(GateOutcome.PASS, f"within at every look for {_length(self._held)}")
-        asked = format_duration(self._gate.held_for)
-        so_far = _length(self._held) if self._held else "0s"
-        return self._says(waiting, f"within at every look for {so_far}, {asked} are asked for")
-
-    def _says(self, outcome: GateOutcome, reason: str) -> Verdict:
-        gate = self._gate
-        numbers = {"value": self._value, "held_seconds": _seconds(self._held), "broken_seconds": _seconds(self._broken)}
-        numbers |= {name: bound for name, bound in (("max", gate.max), ("min", gate.min)) if bound is not None}
-        text = f"the query gives {self._value:.4g}, which may be {gate.bounds}: {reason}"
-        return Verdict(gate=self._name, outcome=outcome, reason=text, numbers=numbers)
-
-
-def _longer(streak: tuple[float, float] | None, time: float) -> tuple[float, float]:
-    return (streak[0] if streak else time, time)
-
-
-def _seconds(streak: tuple[float, float] | None) -> float:
-    return streak[1] - streak[0] if streak else 0.0
-
-
-def _length(streak: tuple[float, float]) -> str:
-    return format_duration(timedelta(seconds=round(_seconds(streak)))) if _seconds(streak) >= 0.5 else "0s"
-
-
-def _lasted(streak: tuple[float, float], least: timedelta) -> bool:
-    """Whether a streak lasts so long; one look alone never does, however short that is."""
-    return streak[1] > streak[0] and _seconds(streak) >= least.total_seconds()
-
-
-class GuardKind(MonitoredGate[GuardGate]):
-    """A number that has to stay within bounds."""
-
-    name = "query"
-    spec = settings = GuardGate
-    stages = (StageUse("shadow", ("proxy",)), StageUse("canary", ("proxy",)))
-    usual_sources = ("proxy",)
-    from_batches = True
-    bounded = False
-
-    def monitor(self, settings: GuardGate, conditions: Conditions) -> GuardMonitor:
-        """As `MonitoredGate`."""
-        return GuardMonitor(settings, conditions.gate)
+    def monitor(self, conditions: Conditions) -> GuardMonitor:
+        return GuardMonitor(self, conditions.gate)
 
     def forecast(
-        self, settings: GuardGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
+        self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> GateForecast:
         """As `MonitoredGate`: patience, and no statistics; told in looks, whatever the traffic."""
         _ = assumed, conditions
-        passes, fails = (_looks(patience, exposure) for patience in (settings.held_for, settings.broken_for))
+        passes, fails = (_looks(patience, exposure) for patience in (self.held_for, self.broken_for))
         return GateForecast(
             gate=self.name,
             source=source,
@@ -184,14 +103,82 @@ class GuardKind(MonitoredGate[GuardGate]):
             reachable=passes * exposure.look_seconds <= exposure.within_seconds,
         )
 
-    def passes(
-        self, settings: GuardGate, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
-    ) -> float:
-        """As `MonitoredGate`."""
+    def passes(self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions) -> float:
         _ = source, assumed, conditions
-        return _looks(settings.held_for, exposure) * exposure.look_seconds
+        return _looks(self.held_for, exposure) * exposure.look_seconds
 
 
 def _looks(patience: timedelta, exposure: Exposure) -> int:
     """A first one, and so many more that it lasted."""
     return 1 + max(math.ceil(patience.total_seconds() / exposure.look_seconds - 1e-6), 1)
+
+
+class GuardMonitor:
+    """How long the number has been within its bounds, or out of them, look by look."""
+
+    def __init__(self, settings: GuardGate, name: str) -> None:
+        """`name` is that of the gate, under which batches have its number."""
+        self._gate, self._name = settings, name
+        self._value = math.nan
+        self._streak: tuple[float, float] | None = None
+        """The first and the last look of those without a break at which it was on the same side of its bounds."""
+        self._silence = "nothing was asked yet"
+        self._failed: Verdict | None = None
+
+    def refuse(self, batch: Batch) -> None:
+        """Every batch fits."""
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        """Learn from one batch; one without the number is the end of every streak."""
+        _ = seconds
+        value = batch.measured.get(self._name)
+        if value is None:
+            self._streak = None
+            self._silence = batch.missing.get(self._name, "the query was not asked")
+            return
+        goes_on = self._streak and self._gate.within(value) == self._within
+        self._value, self._silence = value, ""
+        self._streak = (self._streak[0] if self._streak and goes_on else batch.time, batch.time)
+        if self._failed is None and not self._within and self._lasted(self._gate.broken_for):
+            self._failed = self._says(GateOutcome.FAIL, f"out of bounds for {self._length}")
+
+    def restart(self) -> None:
+        """Traffic is shared out again: that it stays within is to be seen again."""
+        self._streak = None if self._within else self._streak
+
+    def verdict(self, *, deadline_passed: bool) -> Verdict:
+        if self._failed:
+            return self._failed
+        waiting = GateOutcome.INCONCLUSIVE if deadline_passed else GateOutcome.RUNNING
+        if self._silence:
+            return Verdict(gate=self._name, outcome=waiting, reason=f"no number: {self._silence}")
+        if not self._within:
+            patience = format_duration(self._gate.broken_for)
+            return self._says(waiting, f"out of bounds for {self._length}, {patience} fail")
+        if self._lasted(self._gate.held_for):
+            return self._says(GateOutcome.PASS, f"within at every look for {self._length}")
+        asked = format_duration(self._gate.held_for)
+        return self._says(waiting, f"within at every look for {self._length}, {asked} are asked for")
+
+    def _says(self, outcome: GateOutcome, reason: str) -> Verdict:
+        gate, held = self._gate, self._seconds if self._within else 0.0
+        numbers = {"value": self._value, "held_seconds": held, "broken_seconds": self._seconds - held}
+        numbers |= {name: bound for name, bound in (("max", gate.max), ("min", gate.min)) if bound is not None}
+        text = f"the query gives {self._value:.4g}, which may be {gate.bounds}: {reason}"
+        return Verdict(gate=self._name, outcome=outcome, reason=text, numbers=numbers)
+
+    @property
+    def _within(self) -> bool:
+        return self._gate.within(self._value)
+
+    @property
+    def _seconds(self) -> float:
+        return self._streak[1] - self._streak[0] if self._streak else 0.0
+
+    @property
+    def _length(self) -> str:
+        return format_duration(timedelta(seconds=round(self._seconds))) if self._seconds >= 0.5 else "0s"
+
+    def _lasted(self, least: timedelta) -> bool:
+        """Whether the streak lasts so long; one look alone never does, however short that is."""
+        return self._seconds > 0 and self._seconds >= least.total_seconds()

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
-from gates.analyses.base import BadShareTest, Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
-from gates.analyses.failures import expected_failures
-from gates.analyses.queries.asked import BothArmsGate, QuerySource, Selector, Window, nothing_of
-from gates.analyses.queries.presets import RATIOS
+from gates.analyses.base import Conditions, ExpectedFlow, MetricTest
+from gates.analyses.errors import BadShareTest, expected_failures
+from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
 from gates.evidence.batch import ArmName, Batch, PodTrials, Source
 from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
@@ -26,8 +24,45 @@ from tidegate.core.units import PercentagePoints
 class RatioGate(BothArmsGate):
     """The canary's share of trials that end badly may exceed the stable arm's by `max_increase` at most."""
 
+    name = "ratio"
+    scale = "points"
+    least = "min_trials"
+    margin = ("max_increase", 0.5)
     holds = "ratios"
-    presets: ClassVar = RATIOS
+    presets: ClassVar = {
+        "vllm-queue-time": {
+            "trials": "vllm:request_queue_time_seconds_count{{ARM}}",
+            # The lowest edge of vLLM's histogram: what waits less is not told apart.
+            "good": 'vllm:request_queue_time_seconds_bucket{le="0.3",{ARM}}',
+            "max_increase": "5pp",
+        },
+        "vllm-truncated": {
+            "trials": "vllm:request_success_total{{ARM}}",
+            "events": 'vllm:request_success_total{finished_reason="length",{ARM}}',
+            "max_increase": "5pp",
+            "usual": 0.1,
+        },
+        "thumbs-down": {
+            "trials": "chat_ratings_total{{ARM}}",
+            "events": 'chat_ratings_total{rating="down",{ARM}}',
+            "max_increase": "5pp",
+            "per_request": 0.05,
+            "usual": 0.1,
+        },
+        "retries": {
+            "trials": "chat_requests_total{{ARM}}",
+            "events": 'chat_requests_total{retry="true",{ARM}}',
+            "max_increase": "2pp",
+            "usual": 0.05,
+        },
+        "tool-call-failures": {
+            "trials": "chat_tool_calls_total{{ARM}}",
+            "events": 'chat_tool_calls_total{outcome="error",{ARM}}',
+            "max_increase": "2pp",
+            "per_request": 0.2,
+            "usual": 0.05,
+        },
+    }
 
     trials: Selector = Field(default="", validate_default=False)
     """The counter of everything that could end badly, as PromQL selects it: `answers_total{version="{{.version}}"}`."""
@@ -52,9 +87,7 @@ class RatioGate(BothArmsGate):
             yield SpecConflict(("trials",), "nothing", "the counter of all trials, or a preset")
         if (self.events is None) == (self.good is None):
             yield SpecConflict(("events",), "both or none of events, good", "exactly one of them")
-        if self.tolerance >= self.max_increase:
-            found, most = f"{self.tolerance * 100:g}pp", f"{self.max_increase * 100:g}pp"
-            yield SpecConflict(("tolerance",), found, f"less than max_increase, {most}")
+        yield from super().contradictions()
 
     def of_arm(self, queries: QuerySource, arm: ArmName, key: ArmKey, window: Window) -> tuple[PodTrials, ...] | NoData:
         """As `BothArmsGate`; a pod without a series of events had none."""
@@ -68,6 +101,14 @@ class RatioGate(BothArmsGate):
             pods.append(PodTrials(arm=arm, pod=pod, trials=count, events=count - each if self.good else each))
         return tuple(pods)
 
+    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+        _ = source
+        yield 1, TrialsTest(self, conditions.gate, temper=conditions.temper)
+
+    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+        _ = paired
+        yield partial(expected_events, self, temper=temper)
+
 
 class TrialsTest(BadShareTest):
     """Trials that the gate's own counters counted."""
@@ -77,15 +118,12 @@ class TrialsTest(BadShareTest):
 
     def __init__(self, gate: RatioGate, name: str, *, temper: bool) -> None:
         """`name` is that of the gate, under which batches have its trials."""
-        super().__init__(
-            name, needed=gate.min_trials, max_increase=gate.max_increase, tolerance=gate.tolerance, temper=temper
-        )
+        margins = {"max_increase": gate.max_increase, "tolerance": gate.tolerance}
+        super().__init__(name, needed=gate.min_trials, **margins, temper=temper)
 
     def trials(self, batch: Batch) -> Sequence[PodTrials]:
+        self.missing = batch.missing.get(self.kind, "")
         return batch.ratios.get(self.kind, ())
-
-    def why_missing(self, batch: Batch) -> str:
-        return batch.missing.get(self.kind, "")
 
 
 def expected_events(
@@ -95,30 +133,3 @@ def expected_events(
     usual = assumed.model_copy(update={"error_rate": gate.usual})
     trials = arrivals.times(gate.per_request)
     return expected_failures(gate.max_increase, gate.tolerance, trials, worse, usual, temper=temper)
-
-
-class RatioKind(TestedGate[RatioGate]):
-    """How much more often something ends badly that a counter in Prometheus counts."""
-
-    name = "ratio"
-    spec = settings = RatioGate
-    stages = (StageUse("canary", ("proxy",)),)
-    usual_sources = ("proxy",)
-    from_batches = True
-    scale = "points"
-    sample = "min_trials"
-    margin = ("max_increase", 0.5)
-
-    def needed(self, settings: RatioGate) -> int:
-        """As `TestedGate`, in requests of users."""
-        return int(np.ceil(settings.min_trials / settings.per_request))
-
-    def tests(self, settings: RatioGate, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        """One."""
-        _ = source
-        yield 1, TrialsTest(settings, conditions.gate, temper=conditions.temper)
-
-    def flows(self, settings: RatioGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
-        """As `TestedGate`."""
-        _ = paired
-        yield partial(expected_events, settings, temper=temper)

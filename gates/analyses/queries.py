@@ -2,6 +2,10 @@
 
 Both arms' series are read sample by sample and differenced here, as everywhere: `increase()` extrapolates, and tests
 need what was really counted. What belongs together of a pod comes from the same scrapes.
+
+Presets are common questions by name: of vLLM's own metrics, whose names and edges are those that the catalogue of
+`slo.metrics` lists, and of signals of users, whose names are a convention: a program that counts under others says so
+in the gate, which counts instead of the preset.
 """
 
 from __future__ import annotations
@@ -9,14 +13,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import AfterValidator, field_validator, model_validator
 
-from gates.evidence.batch import ArmName, Buckets
+from gates.analyses.base import GateSettings, StageUse, TestedGate
+from gates.evidence.batch import ArmName, Batch, Buckets
 from gates.evidence.selector import PLACE, filled_places, is_selector
 from gates.model import ArmKey, NoData
+from gates.ports import EvidenceSource
 from tidegate.core.model import SpecModel, Value
 
 PLACES = ("region", "role", "version")
@@ -26,10 +32,20 @@ ARM_LABELS = 'region="{{.region}}",version="{{.version}}"'
 when they start: one that is promoted would go on as the canary."""
 
 
+def open_places(query: str, known: tuple[str, ...]) -> set[str]:
+    """What a query leaves open.
+
+    Raises:
+        ValueError: something that nobody fills.
+    """
+    places = set(PLACE.findall(query))
+    if unknown := sorted(places - set(known)):
+        raise ValueError(f"only these open places: {', '.join(known)}; not {', '.join(unknown)}")
+    return places
+
+
 def _selector(text: str) -> str:
-    if unknown := sorted(set(PLACE.findall(text)) - set(PLACES)):
-        raise ValueError(f"only these open places: {', '.join(PLACES)}; not {', '.join(unknown)}")
-    if not {"role", "version"} & set(PLACE.findall(text)):
+    if not {"role", "version"} & open_places(text, PLACES):
         raise ValueError("a label that tells the arms apart, with {{.role}} or {{.version}} as its value")
     if not is_selector(text):
         raise ValueError('one counter with its labels, as name{label="value"}, without a function around it')
@@ -80,9 +96,29 @@ class QuerySource(Protocol):
         ...
 
 
-class PrometheusGate(SpecModel):
-    """Settings of a gate that asks a team's Prometheus."""
+class AsksPrometheus(GateSettings):
+    """A gate that may ask a team's Prometheus."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether this one does."""
+        return True
+
+    @abstractmethod
+    def read(self, batch: Batch, gate: str, queries: QuerySource, arms: tuple[ArmKey, ArmKey], window: Window) -> Batch:
+        """The batch with what stable and canary had in that window, for the gate of that name."""
+
+
+def without(batch: Batch, what: str, found: NoData) -> Batch:
+    """The batch with the reason why something is missing; the first counts."""
+    return batch.model_copy(update={"missing": {what: found.reason, **batch.missing}})
+
+
+class PrometheusGate(AsksPrometheus):
+    """Settings of a gate that asks a team's Prometheus, and nobody else."""
+
+    usual_sources = ("proxy",)
+    from_batches = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings by name; each `{ARM}` in them stands for the labels that tell the arms apart."""
 
@@ -110,9 +146,10 @@ class PrometheusGate(SpecModel):
         return {**known, **given}
 
 
-class BothArmsGate(PrometheusGate):
+class BothArmsGate(PrometheusGate, TestedGate):
     """One that compares what both arms' series gained."""
 
+    stages = (StageUse("canary", ("proxy",)),)
     holds: ClassVar[str]
     """The field of a batch in which its evidence stands, by gate."""
 
@@ -120,7 +157,42 @@ class BothArmsGate(PrometheusGate):
     def of_arm(self, queries: QuerySource, arm: ArmName, key: ArmKey, window: Window) -> tuple[Value, ...] | NoData:
         """What one arm's series gained, pod by pod."""
 
+    def read(self, batch: Batch, gate: str, queries: QuerySource, arms: tuple[ArmKey, ArmKey], window: Window) -> Batch:
+        for arm, key in zip(ArmName, arms, strict=True):
+            found = self.of_arm(queries, arm, key, window)
+            if isinstance(found, NoData):
+                batch = without(batch, gate, found)
+            else:
+                held = getattr(batch, self.holds)
+                batch = batch.model_copy(update={self.holds: {**held, gate: (*held.get(gate, ()), *found)}})
+        return batch
+
 
 def nothing_of(selector: str, key: ArmKey) -> NoData:
     """A series that is not there."""
     return NoData(reason=f"Prometheus has no samples of {filled(selector, key)} in this window")
+
+
+def asking_prometheus(settings: Mapping[str, SpecModel]) -> dict[str, AsksPrometheus]:
+    """Those gates that ask a team's Prometheus, by name."""
+    return {gate: each for gate, each in settings.items() if isinstance(each, AsksPrometheus) and each.asks}
+
+
+class WithQueries:
+    """An evidence source, and what its gates' queries say of the same arms and windows."""
+
+    def __init__(self, source: EvidenceSource, queries: QuerySource, gates: Mapping[str, AsksPrometheus]) -> None:
+        """`gates` are those that are asked, by name."""
+        self._source, self._queries, self._gates = source, queries, gates
+
+    @property
+    def settles_within(self) -> timedelta:
+        """As the source below."""
+        return self._source.settles_within
+
+    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
+        """As the source below; where a series is not there, the reason is among what is missing."""
+        batch = self._source.batch(stable, canary, since, until)
+        for name, gate in self._gates.items():
+            batch = gate.read(batch, name, self._queries, (stable, canary), Window(since, until))
+        return batch

@@ -1,26 +1,70 @@
-"""Features of requests: frozen into the bins of a reference, and every later request counted in these."""
+"""Features of requests: frozen into the bins of a reference before the first one is judged, and every later request
+counted in these. They are numbers and names of requests and answers, never their words.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 import numpy as np
 
-from gates.analyses.drift.spec import (
-    ANSWER_NUMBERS,
-    NUMERIC,
-    Bins,
-    DriftGate,
-    DriftReference,
-    Feature,
-)
 from gates.evidence.batch import Batch, DriftCounts
 from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey, NoData
 from gates.ports import EvidenceSource, UserRequests
+from tidegate.core.model import Value
+
+
+class Feature(StrEnum):
+    """One thing that can drift; the first three are of prompts, the others of answers."""
+
+    PROMPT_LENGTH = "prompt_length"
+    """In characters: tokens would change with the tokenizer of the version that counts them."""
+    LANGUAGE = "language"
+    TOPIC = "topic"
+    LENGTH = "length"
+    """In tokens, as the engine counted."""
+    ENTROPY = "entropy"
+    """Of the next token, mean over the answer, in nats."""
+    FINISH_REASON = "finish_reason"
+    REFUSAL = "refusal"
+    """Whether the answer declines in words."""
+
+
+NUMERIC = frozenset({Feature.PROMPT_LENGTH, Feature.LENGTH, Feature.ENTROPY})
+"""Those with an order; the others are names."""
+ANSWER_NUMBERS = NUMERIC - {Feature.PROMPT_LENGTH}
+PROMPTS = frozenset({Feature.PROMPT_LENGTH, Feature.LANGUAGE, Feature.TOPIC})
+"""Those of what users ask."""
+
+
+class Bins(Value):
+    """Where the values of one feature are counted, and how many the reference had there."""
+
+    edges: tuple[float, ...] = ()
+    """Of numbers: upper ends, rising; a value belongs to the first edge that it does not exceed."""
+    names: tuple[str, ...] = ()
+    """Of names: each with a bin; the last bin is for any other."""
+    reference: tuple[int, ...]
+
+    def place(self, value: float | str) -> int:
+        """The index of the bin of `value`."""
+        if isinstance(value, str):
+            return self.names.index(value) if value in self.names else len(self.names)
+        return bisect_left(self.edges, value)
+
+
+class DriftReference(Value):
+    """The reference window before the delivery, frozen before the first request is judged."""
+
+    bins: Mapping[Feature, Bins]
+    """Of every feature that the settings name and that enough requests had."""
+
 
 Features = Mapping[Feature, float | str]
 """Of one request. What is not known is not in here: it is neither 0 nor a category of its own."""
@@ -59,18 +103,17 @@ def _name(value: int | bool | None) -> str | None:
 
 
 def freeze_reference(
-    settings: DriftGate, requests: Iterable[Features], *, is_window: bool = True
+    features: Iterable[Feature], requests: Iterable[Features], *, bins: int, least: int
 ) -> DriftReference | NoData:
-    """Make bins of the features that the gate looks at; those of too few requests get none."""
-    sampled = list(requests)
-    bins: dict[Feature, Bins] = {}
-    for feature in features_of(settings):
+    """Make bins of these features, `bins` of each number; those that fewer than `least` requests have get none."""
+    sampled, found = list(requests), {}
+    for feature in features:
         values = [request[feature] for request in sampled if feature in request]
-        if len(values) >= settings.min_requests:
-            bins[feature] = freeze(feature, values, settings.bins)
-    if not bins:
-        return NoData(reason=f"the reference has {len(sampled)} requests; at least {settings.min_requests} are needed")
-    return DriftReference(bins=bins, is_window=is_window)
+        if len(values) >= least:
+            found[feature] = freeze(feature, values, bins)
+    if not found:
+        return NoData(reason=f"the reference has {len(sampled)} requests; at least {least} are needed")
+    return DriftReference(bins=found)
 
 
 def freeze(feature: Feature, values: Sequence[float | str], bins: int) -> Bins:
@@ -105,12 +148,6 @@ def count_records(
         stable_totals=_totals(reference, stable_requests),
         canary_totals=_totals(reference, canary_requests),
     )
-
-
-def features_of(settings: DriftGate) -> tuple[Feature, ...]:
-    """Everything that the gate looks at."""
-    inputs = settings.inputs.features if settings.inputs else ()
-    return (*inputs, *(settings.outputs.features if settings.outputs else ()))
 
 
 def _totals(reference: DriftReference, requests: Sequence[Features]) -> Mapping[Feature, float]:

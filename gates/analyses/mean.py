@@ -14,9 +14,8 @@ import numpy as np
 import scipy
 from pydantic import Field
 
-from gates.analyses.base import Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
-from gates.analyses.queries.asked import BothArmsGate, QuerySource, Selector, Window, nothing_of
-from gates.analyses.queries.presets import MEANS
+from gates.analyses.base import ArmsTest, Conditions, ExpectedFlow, MetricTest
+from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
 from gates.evidence.batch import ArmName, Batch, PodTotal, Source
 from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
@@ -32,8 +31,25 @@ FEWEST = 5
 class MeanGate(BothArmsGate):
     """The canary's mean may be worse than that of the concurrent stable arm by `max_change` at most."""
 
+    name = "mean"
+    scale = "change"
+    least = "min_observations"
+    margin = ("max_change", 0.9)
     holds = "totals"
-    presets: ClassVar = MEANS
+    presets: ClassVar = {
+        "vllm-output-tokens": {
+            "sum": "vllm:request_generation_tokens_sum{{ARM}}",
+            "count": "vllm:request_generation_tokens_count{{ARM}}",
+            "unit": "tokens",
+            "max_change": "20%",
+        },
+        "vllm-time-per-token": {
+            "sum": "vllm:request_time_per_output_token_seconds_sum{{ARM}}",
+            "count": "vllm:request_time_per_output_token_seconds_count{{ARM}}",
+            "unit": "seconds",
+            "max_change": "20%",
+        },
+    }
 
     sum: Selector = Field(default="", validate_default=False)
     """The counter that adds values up, as PromQL selects it: `cost_dollars_sum{version="{{.version}}"}`."""
@@ -59,8 +75,7 @@ class MeanGate(BothArmsGate):
         for name in ("sum", "count"):
             if not getattr(self, name):
                 yield SpecConflict((name,), "nothing", "a counter, or a preset")
-        if self.tolerance >= self.max_change:
-            yield SpecConflict(("tolerance",), f"{self.tolerance:.0%}", f"less than max_change, {self.max_change:.0%}")
+        yield from super().contradictions()
         if self.worse == "lower" and self.max_change >= 1:
             yield SpecConflict(("max_change",), f"{self.max_change:.0%}", "less than 100%, where lower is worse")
 
@@ -77,23 +92,39 @@ class MeanGate(BothArmsGate):
         """The canary's mean over stable's when it is worse by that share."""
         return np.asarray(1 + worse if self.worse == "higher" else np.maximum(1 - worse, 0.0))
 
+    def process(self, leading: tuple[int, ...] = ()) -> MeanProcess:
+        """What adds up the evidence."""
+        tolerated, margin = float(self.ratio(self.tolerance)), float(self.ratio(self.max_change))
+        return MeanProcess(tolerated=tolerated, margin=margin, leading=leading)
 
-class MeanTest(MetricTest):
+    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+        _ = source
+        yield 1, MeanTest(self, conditions.gate)
+
+    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+        _ = paired, temper
+        yield partial(expected_means, self)
+
+
+Totals = dict[ArmName, Array]
+"""By arm, [sum, count]."""
+
+
+class MeanTest(ArmsTest):
     """Sums and counts of both arms over the same windows."""
 
     sample = "observations"
     process: MeanProcess
+    _seen: Totals
+    _open: Totals
 
     def __init__(self, gate: MeanGate, name: str) -> None:
         """`name` is that of the gate, under which batches have its sums."""
         super().__init__(name, needed=gate.min_observations)
         self._gate = gate
         self.worse = f"that it is {gate.worse} than tolerated"
-        self.process = MeanProcess(
-            tolerated=float(gate.ratio(gate.tolerance)), margin=float(gate.ratio(gate.max_change))
-        )
-        self._seen = {arm: np.zeros(2) for arm in ArmName}
-        self._open, self._seconds = {arm: np.zeros(2) for arm in ArmName}, 0.0
+        self.process = gate.process()
+        self._seconds = 0.0
 
     def take(self, batch: Batch, seconds: float) -> None:
         """As `MetricTest`; windows with too few observations are one with the next."""
@@ -108,23 +139,16 @@ class MeanTest(MetricTest):
             self._open[ArmName.STABLE] = np.zeros(2)
         elif min(canary[1], stable[1]) >= FEWEST:
             self.process.feed(canary[None, :], stable[None, :], self._seconds)
-            self._open, self._seconds = {arm: np.zeros(2) for arm in ArmName}, 0.0
+            self._open, self._seconds = _none(), 0.0
 
-    def restart(self) -> None:
+    def forget(self) -> None:
         """As `MetricTest`; a window that is open is of the traffic before."""
-        self._seen = {arm: np.zeros(2) for arm in ArmName}
-        self._open = {arm: np.zeros(2) for arm in ArmName}
-        self.process.restart_acceptance()
+        self._seen, self._open = _none(), _none()
 
-    @property
-    def seen(self) -> int:
-        return self._count(ArmName.CANARY) if self._count(ArmName.STABLE) else 0
+    def count(self, arm: ArmName) -> int:
+        return int(self._seen[arm][1])
 
-    def describe(self) -> str:
-        for arm in (ArmName.CANARY, ArmName.STABLE):
-            if not self._count(arm):
-                reason = f": {self.missing}" if self.missing else ""
-                return f"no observations of {'the canary' if arm is ArmName.CANARY else 'stable'}{reason}"
+    def compare(self) -> str:
         canary, stable = self._mean(ArmName.CANARY), self._mean(ArmName.STABLE)
         unit = f" {self._gate.unit}" if self._gate.unit else ""
         change = f"{(canary / stable - 1) * 100:+z.0f} %" if stable else "of nothing no share is told"
@@ -134,16 +158,17 @@ class MeanTest(MetricTest):
 
     def numbers(self) -> Mapping[str, float]:
         unit = f"_{self._gate.unit}" if self._gate.unit else ""
-        means = {f"{arm}_mean{unit}": self._mean(arm) for arm in ArmName if self._count(arm)}
-        counts = {f"{arm}_{self.sample}": float(self._count(arm)) for arm in ArmName}
+        means = {f"{arm}_mean{unit}": self._mean(arm) for arm in ArmName if self.count(arm)}
+        counts = {f"{arm}_{self.sample}": float(self.count(arm)) for arm in ArmName}
         return means | counts | {"spread": float(self.process.spread)}
-
-    def _count(self, arm: ArmName) -> int:
-        return int(self._seen[arm][1])
 
     def _mean(self, arm: ArmName) -> float:
         total, count = self._seen[arm]
         return float(total / count)
+
+
+def _none() -> Totals:
+    return {arm: np.zeros(2) for arm in ArmName}
 
 
 def expected_means(gate: MeanGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
@@ -153,12 +178,7 @@ def expected_means(gate: MeanGate, arrivals: ArrivalRates, worse: Array, assumed
     window = max(rates.look, FEWEST / rates.canary, FEWEST / rates.stable)
     counts = np.asarray((rates.canary, rates.stable)) * window
     ratios = np.stack([gate.ratio(worse), np.ones_like(worse)], axis=-1)
-    process = MeanProcess(
-        tolerated=float(gate.ratio(gate.tolerance)),
-        margin=float(gate.ratio(gate.max_change)),
-        leading=worse.shape,
-    )
-    draws = EvenDraws(1 / window)
+    process, draws = gate.process(worse.shape), EvenDraws(1 / window)
 
     def feed(seconds: float) -> None:
         chance = scipy.special.ndtri(np.stack(draws.after(seconds), axis=-1))
@@ -168,30 +188,3 @@ def expected_means(gate: MeanGate, arrivals: ArrivalRates, worse: Array, assumed
         process.feed(both[..., 0, :], both[..., 1, :], seconds)
 
     return Flow(process, feed)
-
-
-class MeanKind(TestedGate[MeanGate]):
-    """How much worse a mean is whose sum and count Prometheus has."""
-
-    name = "mean"
-    spec = settings = MeanGate
-    stages = (StageUse("canary", ("proxy",)),)
-    usual_sources = ("proxy",)
-    from_batches = True
-    scale = "change"
-    sample = "min_observations"
-    margin = ("max_change", 0.9)
-
-    def needed(self, settings: MeanGate) -> int:
-        """As `TestedGate`, in requests of users."""
-        return int(np.ceil(settings.min_observations / settings.per_request))
-
-    def tests(self, settings: MeanGate, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        """One."""
-        _ = source
-        yield 1, MeanTest(settings, conditions.gate)
-
-    def flows(self, settings: MeanGate, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
-        """As `TestedGate`."""
-        _ = paired, temper
-        yield partial(expected_means, settings)
