@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from gates.errors import BadAnswer
 from tidegate.core.errors import OutsideError
-from tidegate.core.metadata_servers import async_request_hook
+from tidegate.core.metadata_servers import request_hook
 from tidegate.core.model import Value
 from tidegate.core.text import is_loopback, json_of
 
@@ -51,7 +51,7 @@ def engine_client(url: str, *, timeout_seconds: float, key: str = "", direct: bo
         trust_env=not direct and not is_loopback(parts.hostname or ""),
         # To read the certificates that are believed takes a tenth of a second; without TLS nobody's are.
         verify=True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        event_hooks={"request": [async_request_hook()]},
+        event_hooks={"request": [request_hook()]},
     )
 
 

@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from gates.judge.rubric import JudgeReply, JudgeRequest
 from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
-from tidegate.core.metadata_servers import async_request_hook
+from tidegate.core.metadata_servers import request_hook
 from tidegate.core.text import host_of
 
 
@@ -66,7 +66,7 @@ class OpenAIJudge:
             api_key=key or "none",
             max_retries=settings.retries,
             timeout=settings.timeout.total_seconds(),
-            http_client=DefaultAsyncHttpxClient(event_hooks={"request": [async_request_hook()]}),
+            http_client=DefaultAsyncHttpxClient(event_hooks={"request": [request_hook()]}),
         )
 
     async def __aenter__(self) -> Self:

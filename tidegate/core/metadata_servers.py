@@ -46,19 +46,14 @@ CONNECTED = "connection.connect_tcp.complete"
 """As httpcore traces it."""
 
 
-def request_hook(is_refused: Callable[[str], bool] = is_metadata_server) -> Callable[[Any], None]:
-    """A hook for `request` of an `httpx.Client`, which raises OutsideError for a server that is refused."""
-
-    def look(event: str, info: Mapping[str, Any]) -> None:
-        if event == CONNECTED and is_refused(peer := _peer(info["return_value"])):
-            info["return_value"].close()
-            raise _refused(peer)
-
-    return lambda request: _watch(request, is_refused, look)
+def refuse_metadata_server(host: str) -> None:
+    """Raises OutsideError where such a host is named, or was connected to."""
+    if is_metadata_server(host):
+        raise _refused(host)
 
 
-def async_request_hook(is_refused: Callable[[str], bool] = is_metadata_server) -> Callable[[Any], Awaitable[None]]:
-    """As `request_hook`, of an `httpx.AsyncClient`."""
+def request_hook(is_refused: Callable[[str], bool] = is_metadata_server) -> Callable[[Any], Awaitable[None]]:
+    """A hook for `request` of an `httpx.AsyncClient`, which raises OutsideError for a server that is refused."""
 
     async def look(event: str, info: Mapping[str, Any]) -> None:
         if event == CONNECTED and is_refused(peer := _peer(info["return_value"])):
@@ -66,15 +61,11 @@ def async_request_hook(is_refused: Callable[[str], bool] = is_metadata_server) -
             raise _refused(peer)
 
     async def hook(request: Any) -> None:
-        _watch(request, is_refused, look)
+        if is_refused(request.url.host):
+            raise _refused(request.url.host)
+        request.extensions = {**request.extensions, "trace": look}
 
     return hook
-
-
-def _watch(request: Any, is_refused: Callable[[str], bool], look: Callable[..., Any]) -> None:
-    if is_refused(request.url.host):
-        raise _refused(request.url.host)
-    request.extensions = {**request.extensions, "trace": look}
 
 
 def _peer(stream: Any) -> str:

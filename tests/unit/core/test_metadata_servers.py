@@ -9,7 +9,7 @@ import pytest
 from fakes.services.http import QuietHandler, answering
 
 from tidegate.core.errors import OutsideError
-from tidegate.core.metadata_servers import async_request_hook, is_metadata_server, request_hook
+from tidegate.core.metadata_servers import is_metadata_server, request_hook
 
 
 @pytest.mark.parametrize(
@@ -52,19 +52,17 @@ def of_this_machine(host: str) -> bool:
 async def test_nothing_is_sent_where_a_name_leads_to_one(served: tuple[str, list[str]]) -> None:
     url, asked = served
     hook = request_hook(of_this_machine)
-    with httpx.Client(event_hooks={"request": [hook]}, trust_env=False) as client, pytest.raises(OutsideError):
-        client.get(url)
-    waiting = async_request_hook(of_this_machine)
-    async with httpx.AsyncClient(event_hooks={"request": [waiting]}, trust_env=False) as client:
+    async with httpx.AsyncClient(event_hooks={"request": [hook]}, trust_env=False) as client:
         with pytest.raises(OutsideError, match=r"^127\.0\.0\.1 is link-local, or hands out a cloud's credentials"):
             await client.get(url)
     assert asked == []
 
 
-def test_a_redirect_leads_to_none(served: tuple[str, list[str]]) -> None:
+async def test_a_redirect_leads_to_none(served: tuple[str, list[str]]) -> None:
     url, asked = served
-    with httpx.Client(event_hooks={"request": [request_hook()]}, trust_env=False, follow_redirects=True) as client:
-        assert client.get(f"{url}/here").is_success
+    hooks = {"request": [request_hook()]}
+    async with httpx.AsyncClient(event_hooks=hooks, trust_env=False, follow_redirects=True) as client:
+        assert (await client.get(f"{url}/here")).is_success
         with pytest.raises(OutsideError, match=r"^2852039166 is link-local"):
-            client.get(f"{url}/away")
+            await client.get(f"{url}/away")
     assert asked == ["/here", "/away"]

@@ -1,4 +1,4 @@
-"""Prometheus' query API, for evidence of gates, counts of requests, and the doctor.
+"""Prometheus' query API, for evidence of gates, counts of requests, and the doctor, asked by prometheus-api-client.
 
 It blocks, and on an event loop it is called in a thread of its own (`tidegate.core.threads`): the loop resolves names
 in a few shared threads, and those that wait for a Prometheus that is away would hold up the requests of a rollback.
@@ -7,18 +7,28 @@ in a few shared threads, and those that wait for a Prometheus that is away would
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import tempfile
+import time
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
-from functools import lru_cache
+from errno import ETIMEDOUT
+from functools import lru_cache, partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from threading import Timer
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlsplit
 
-import httpx
+import urllib3
+from prometheus_api_client import PrometheusConnect
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from requests import PreparedRequest, Response, Session
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+from urllib3.exceptions import HTTPError
 
 from tidegate.core.access import (
     AuthKind,
@@ -31,8 +41,11 @@ from tidegate.core.access import (
 )
 from tidegate.core.adapters.extras import require
 from tidegate.core.errors import OutsideError
-from tidegate.core.metadata_servers import request_hook
+from tidegate.core.metadata_servers import refuse_metadata_server
 from tidegate.core.text import LONGEST, json_of, one_line, redacted
+
+MOST_BYTES = 64 << 20
+"""Of an answer, unpacked: raw samples of a thousand pods have 20 MB."""
 
 
 class PrometheusUnreachable(OutsideError):
@@ -127,35 +140,28 @@ class PrometheusClient:
             PrometheusUnreachable, PrometheusRefused: there is none, or it is not whole.
             CredentialMissing: a credential is not where it should be.
         """
-        answer = self._answer({"query": query} | ({"time": str(at.timestamp())} if at else {}))
-        if answer["status"] != "success":
-            raise PrometheusRefused(
-                f"Prometheus at {self._url} refused {query}", hint="--debug shows why", detail=str(answer.get("error"))
-            )
-        if missing := _not_whole(answer):
-            raise PrometheusUnreachable(
-                f"Prometheus at {self._url} answers only in part: {missing}",
-                hint="mend the stores that it names; an answer in part decides nothing",
-                detail=query,
-            )
+        session = _Session(partial(self._data, query))
         try:
-            return _result(answer.get("data"))
+            asker = PrometheusConnect(self._url, session=session, retry=0)
+            return _result(session, asker.custom_query(query, {"time": str(at.timestamp())} if at else None))
         except ValidationError as error:
             message = f"Prometheus at {self._url} answers what is no result of a query"
             raise PrometheusUnreachable(message, hint=_HINT, detail=str(error)) from error
-
-    def _answer(self, parameters: dict[str, str]) -> dict[str, Any]:
-        """What it says, also of a query that it refuses; anything else comes from something in between."""
-        # As signatures want it, in which a space is no `+`.
-        url = f"{self._url}/api/v1/query?{urlencode(parameters, quote_via=quote, safe='')}"
-        try:
-            response, secrets = self._sent(url)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        # A ValueError is of an address that none can be: `http://[::1`.
+        except (OSError, HTTPException, HTTPError, ValueError) as error:
             raise self._unreachable(error) from error
-        text = scrubbed(response.text, secrets)
-        if response.status_code in (401, 403):
+
+    def _data(self, query: str, request: PreparedRequest) -> object:
+        """What a whole answer holds; what is no answer comes from something in between."""
+        # As signatures want it, in which a space is no `+`.
+        path, _, parameters = str(request.url).partition("?")
+        url = f"{path}?{parameters.replace('+', '%20')}"
+        own, secrets = self._headers(url)
+        response, body = self._sent(url, {**request.headers, **own})
+        text = scrubbed(body.decode("utf-8", "replace"), secrets)
+        if response.status in (401, 403):
             raise PrometheusDenied(
-                f"Prometheus at {self._url} refuses {self._who} ({response.status_code})",
+                f"Prometheus at {self._url} refuses {self._who} ({response.status})",
                 hint="are they those of this Prometheus, still valid, and allowed to read?",
                 detail=text[:200],
             )
@@ -164,28 +170,45 @@ class PrometheusClient:
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or "status" not in answer:
-            message = f"{self._url} answered {response.status_code} and no Prometheus"
+            message = f"{self._url} answered {response.status} and no Prometheus"
             raise PrometheusUnreachable(message, hint=_HINT, detail=text[:200])
-        return (
-            answer if answer["status"] == "success" else answer | {"error": scrubbed(str(answer.get("error")), secrets)}
-        )
+        if answer["status"] != "success":
+            said = scrubbed(str(answer.get("error")), secrets)
+            raise PrometheusRefused(f"Prometheus at {self._url} refused {query}", hint="--debug shows why", detail=said)
+        if missing := _not_whole(answer):
+            raise PrometheusUnreachable(
+                f"Prometheus at {self._url} answers only in part: {missing}",
+                hint="mend the stores that it names; an answer in part decides nothing",
+                detail=query,
+            )
+        return answer.get("data")
 
-    def _sent(self, url: str) -> tuple[httpx.Response, tuple[str, ...]]:
-        """The answer, and what no one may read of the request. Credentials go to this Prometheus, and nowhere else."""
-        headers, secrets = self._headers(url)
-        with httpx.Client(
-            timeout=self._timeout_seconds,
-            verify=self._trust() if url.startswith("https:") else False,
-            # It is on the loopback, or inside the cluster: no proxy of the environment knows it.
-            trust_env=False,
-            event_hooks={"request": [request_hook()]},
-        ) as client:
-            response = client.get(url, headers=headers)
-        if response.is_redirect:
-            target = redacted(response.headers.get("location", "")).partition("/api/v1/")[0]
+    def _sent(self, url: str, headers: Mapping[str, str]) -> tuple[urllib3.HTTPResponse, bytes]:
+        """The answer to a GET, and its body. Credentials go to this Prometheus, and nowhere else."""
+        at, ends = urlsplit(url), time.monotonic() + self._timeout_seconds
+        host, trust = at.hostname or "", self._trust() if at.scheme == "https" else None
+        connection = HTTPSConnection(host, at.port, context=trust) if trust else HTTPConnection(host, at.port)
+        refuse_metadata_server(host)
+        with closing(connection):
+            connection.sock = line = socket.create_connection((host, connection.port), self._timeout_seconds)
+            refuse_metadata_server(line.getpeername()[0])
+            with _ended_at(ends, line):
+                if trust:
+                    connection.sock = trust.wrap_socket(line, server_hostname=host)
+                # One who refuses a certificate has hung up, and what he said of it is read below.
+                with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+                    connection.request("GET", f"{at.path}?{at.query}", headers=dict(headers))
+                found = connection.getresponse()
+                response = urllib3.HTTPResponse(found, dict(found.headers), found.status, preload_content=False)
+                body = response.read(MOST_BYTES + 1, decode_content=True)
+        if len(body) > MOST_BYTES:
+            message = f"Prometheus at {self._url} answers with more than {MOST_BYTES >> 20} MiB"
+            raise PrometheusUnreachable(message, hint="select fewer series")
+        if target := response.get_redirect_location():
+            message = f"{self._url} redirects to {redacted(target).partition('/api/v1/')[0]}"
             hint = "name the address at which it answers itself: credentials are sent nowhere else"
-            raise PrometheusUnreachable(f"{self._url} redirects to {target}", hint=hint)
-        return response, secrets
+            raise PrometheusUnreachable(message, hint=hint)
+        return response, body
 
     @property
     def _who(self) -> str:
@@ -291,17 +314,59 @@ def _not_whole(answer: Mapping[str, Any]) -> str:
     return "; ".join(gaps)[:LONGEST] or ("isPartial: true" if answer.get("isPartial") else "")
 
 
-def _result(data: object) -> InstantResult:
+class _Session(Session):
+    """Hands what prometheus-api-client asks to `data`, which sends it once, and keeps what that library drops."""
+
+    def __init__(self, data: Callable[[PreparedRequest], object]) -> None:
+        super().__init__()
+        # It is on the loopback, or inside the cluster: no proxy and no `.netrc` of the environment knows it.
+        self.trust_env = False
+        self._data, self.kind = data, ""
+
+    def send(self, request: PreparedRequest, **_: Any) -> Response:
+        """No adapter of a session is asked: they follow redirects, and repeat."""
+        data = self._data(request)
+        known = data if isinstance(data, Mapping) else {}
+        self.kind = str(known.get("resultType"))
+        response = Response()
+        response.status_code = 200
+        response.json = lambda **_: {"data": {"result": known.get("result")}}  # type: ignore[method-assign]
+        return response
+
+
+@contextmanager
+def _ended_at(ends: float, line: socket.socket) -> Iterator[None]:
+    """Cut a connection at that time: a socket limits each of its reads, and a byte a second never ends.
+
+    Raises:
+        TimeoutError: it was cut.
+    """
+
+    def cut() -> None:
+        with suppress(OSError):
+            own.shutdown(socket.SHUT_RDWR)
+
+    with line.dup() as own:
+        timer = Timer(max(ends - time.monotonic(), 0), cut)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            if time.monotonic() >= ends:
+                raise TimeoutError(ETIMEDOUT, "no whole answer in time")
+
+
+def _result(session: _Session, found: object) -> InstantResult:
     """An empty result may be `null`.
 
     Raises:
         ValidationError: it is none.
     """
-    known = data if isinstance(data, Mapping) else {}
-    kind = known.get("resultType")
-    if kind in ("vector", "matrix"):
-        return InstantResult(kind, _SERIES.validate_python(known.get("result")) or [])
-    return InstantResult("scalar", [], _SCALAR.validate_python(known.get("result")))
+    if session.kind in ("vector", "matrix"):
+        return InstantResult(session.kind, _SERIES.validate_python(found) or [])
+    return InstantResult("scalar", [], _SCALAR.validate_python(found))
 
 
 @lru_cache(maxsize=4)
@@ -311,7 +376,7 @@ def _context(authorities: str, certificate: str, key: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=authorities)
     else:
-        context = httpx.create_ssl_context(trust_env=False)
+        context = ssl.create_default_context(cafile=DEFAULT_CA_BUNDLE_PATH)
     if certificate:
         # OpenSSL takes certificates to show from files alone.
         with tempfile.TemporaryDirectory() as folder:
