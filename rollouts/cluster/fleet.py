@@ -15,7 +15,7 @@ from typing import Any
 from rollouts.argo import actions
 from rollouts.argo.actions import RolloutClient, Waker
 from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight
-from rollouts.argo.state import STUCK_AFTER_SECONDS, pending_reaction
+from rollouts.argo.state import pending_reaction
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import (
@@ -34,8 +34,6 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.state import (
     how_to_continue,
     refuse_hopeless,
-    refuse_overruled,
-    refuse_stuck,
     region_state,
     require_canary,
     timeout_error,
@@ -335,12 +333,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
                 return snapshot
             first = first or snapshot
             waited = self._clock.monotonic() - begun
-            # Not sooner: a controller that was away may just have come back.
-            if waited >= STUCK_AFTER_SECONDS:
-                refuse_stuck(snapshot)
-            if not going_back:
-                refuse_overruled(snapshot, first)
-                refuse_hopeless(snapshot, what)
+            refuse_hopeless(snapshot, what, first=first, waited=waited, going_back=going_back)
             if waited >= (within or self._config.start_seconds) or time_left() <= 0:
                 raise timeout_error(snapshot, what, waited)
             if snapshot.rollout and pending_reaction(snapshot.rollout):

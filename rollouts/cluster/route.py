@@ -16,7 +16,6 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import count_ready
 from rollouts.cluster.model import annotation, noted
 from rollouts.cluster.peers import (
-    Backend,
     PeerNotes,
     PeersSnapshot,
     RoutePlace,
@@ -153,25 +152,25 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         snapshot = PeersSnapshot(
             place=self._place,
             route=route,
-            backends=dict(zip(self._peers, found, strict=True)),
+            problems=dict(zip(self._peers, found, strict=True)),
             champion=self._champion,
             notes=noted(PeerNotes, annotation(route, ROUTE_NOTES)) or PeerNotes(),
         )
         self._by_version = {snapshot.version(peer)[0]: spec.series for peer, spec in self._peers.items()}
         return snapshot
 
-    async def _backend(self, peer: PeerSpec) -> Backend:
+    async def _backend(self, peer: PeerSpec) -> str:
+        """Why no request reaches an engine of it; empty where one does."""
         if peer.kind is BackendKind.SERVICE:
-            ready = await self._endpoints(peer.backend)
-            return Backend(ready, "" if ready else f"Service {peer.backend} has no ready endpoint")
+            return "" if await self._endpoints(peer.backend) else f"Service {peer.backend} has no ready endpoint"
         pool = await self._cluster.find(INFERENCE_POOLS, peer.backend)
         if pool is None:
-            return Backend(0, f"there is no InferencePool {peer.backend}")
-        ready = await count_ready(self._cluster, pool["spec"]["selector"]["matchLabels"])
-        picker = str((pool["spec"].get("endpointPickerRef") or {}).get("name") or "")
+            return f"there is no InferencePool {peer.backend}"
+        picker = str(at(pool, "spec", "endpointPickerRef", "name", default=""))
         if picker and not await self._endpoints(picker):
-            return Backend(0, f"the endpoint picker {picker} of InferencePool {peer.backend} has no ready endpoint")
-        return Backend(ready, "" if ready else f"no pod of InferencePool {peer.backend} is ready")
+            return f"the endpoint picker {picker} of InferencePool {peer.backend} has no ready endpoint"
+        ready = await count_ready(self._cluster, pool["spec"]["selector"]["matchLabels"])
+        return "" if ready else f"no pod of InferencePool {peer.backend} is ready"
 
     async def _endpoints(self, service: str) -> int:
         slices = await self._cluster.list(ENDPOINT_SLICES, labels=f"kubernetes.io/service-name={service}")
@@ -251,9 +250,9 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         """No write sends all users to a backend without an engine while the other one has some."""
         other = before.place.reference.other(stable)
         served = before.weight if stable == before.stable else 100 - before.weight
-        if served > weight and not before.backends[stable].ready and before.backends[other].ready:
+        if served > weight and before.problems[stable] and not before.problems[other]:
             raise NotConfirmed(
-                f"{self.region}: users stay on {other}: {before.backends[stable].problem}",
+                f"{self.region}: users stay on {other}: {before.problems[stable]}",
                 hint="once it has one: `tidegate rollback`",
             )
 
@@ -313,4 +312,4 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             missing = what_is_missing(found, theirs) if found else f"there is no {theirs.kind} {theirs.name}"
             if missing:
                 return missing
-        return (await self._backend(spec)).problem
+        return await self._backend(spec)
