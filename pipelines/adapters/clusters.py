@@ -42,7 +42,6 @@ def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timede
         traffic=fleet.traffic,
         **fleet.regions[region].arms,
         warm_versions=fleet.previous.versions if fleet.previous else None,
-        keep_seconds=fleet.previous.keep.total_seconds() if fleet.previous else 0.0,
         after_abort_seconds=fleet.canary.after_abort.total_seconds(),
         nodes_grow=fleet.nodes.grow,
     )
@@ -115,8 +114,11 @@ def cluster_fleet(
     patience = spec.patience.api if patience is None else patience
     prometheus = fleet.regions[region].prometheus
     label = fleet.label if isinstance(fleet, RouteFleetSpec) else POD_HASH
+    labels = {"service": spec.metadata.name, "region": region}
 
-    def served(series_of: Callable[[str], str]) -> RequestCounter:
+    def served(series_of: Callable[[str], str | None]) -> RequestCounter:
+        if isinstance(fleet, ArgoFleetSpec):
+            return _served_counter(prometheus, lambda version: {**labels, "version": version})
         return _served_counter(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
 
     if isinstance(fleet, RouteFleetSpec):
@@ -140,13 +142,12 @@ def cluster_fleet(
             engines=engines,
         )
     assert isinstance(fleet, ArgoFleetSpec), "clusters are rendered, or named by reference"
-    labels = {"service": spec.metadata.name, "region": region}
     return ArgoFleet(
         place_of(spec, fleet, region, patience),
         cluster=cluster,
         render=rendering(spec, fleet, region, public_keys),
         clock=clock,
-        served=_served_counter(prometheus, lambda version: {**labels, "version": version}) if counted else None,
+        served=served if counted else None,
         carrier=carrier,
     )
 

@@ -22,7 +22,7 @@ from rollouts.kube.model import Resource
 from rollouts.kube.resources import LEASES
 from rollouts.kube.retry import time_left
 from rollouts.manifests import conventions
-from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER, WAY_BACK
+from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER
 from rollouts.model import CarrierHeartbeat, GuardRollback
 from tidegate.core.clock import Clock, Life, Watch
 from tidegate.core.model import Json, Value
@@ -74,8 +74,6 @@ class LeaseRecord(Value):
     lasts: timedelta
     who: str = ""
     key: str = ""
-    way_back: str = ""
-    """The version that served before the delivery, while it is open; empty while none is."""
 
 
 def read_lease(found: Json) -> LeaseRecord:
@@ -88,7 +86,6 @@ def read_lease(found: Json) -> LeaseRecord:
         lasts=timedelta(seconds=int(spec.get("leaseDurationSeconds") or UNATTENDED_SECONDS)),
         who=annotation(found, CARRIED_BY),
         key=annotation(found, CARRIED_FOR),
-        way_back=annotation(found, WAY_BACK),
     )
 
 

@@ -29,7 +29,7 @@ from rollouts.cluster.desired_objects import (
 )
 from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
 from rollouts.cluster.reference import RegionNotes, with_workload
-from rollouts.cluster.region import CarriedRegion, foreign_objects, refuse_foreign
+from rollouts.cluster.region import CarriedRegion, Served, foreign_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.state import (
     how_to_continue,
@@ -39,7 +39,6 @@ from rollouts.cluster.state import (
     timeout_error,
     unfinished_rollback,
 )
-from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, written
@@ -79,7 +78,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         cluster: KubeClient,
         clock: Clock,
         render: Render = lambda _: (),
-        served: RequestCounter | None = None,
+        served: Served | None = None,
         carrier: Carrier | None = None,
     ) -> None:
         """`render` makes what the region needs for an engine; without `served` traffic is not verified.

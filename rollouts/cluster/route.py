@@ -26,8 +26,7 @@ from rollouts.cluster.peers import (
     undone,
     what_is_missing,
 )
-from rollouts.cluster.region import CarriedRegion, refuse_misfits
-from rollouts.cluster.traffic_verification import RequestCounter
+from rollouts.cluster.region import CarriedRegion, Served, refuse_misfits
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, written
@@ -58,11 +57,11 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         *,
         cluster: KubeClient,
         clock: Clock,
-        served: Callable[[Callable[[str], str]], RequestCounter] | None = None,
+        served: Served | None = None,
         carrier: Carrier | None = None,
         champion: Engine | None = None,
     ) -> None:
-        """`served` makes what counts requests, given what series of a version have; without it nothing is proven.
+        """Without `served` nothing is proven.
 
         `champion` is what serves by the registry. Without a `carrier` the fleet is read-only.
         """
@@ -72,13 +71,8 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             (WORKLOADS[each.workload.kind], each.workload.name) for each in self._peers.values() if each.workload
         )
         moving = ((HTTP_ROUTES, place.reference.route), *workloads)
-        counter = served(self.series_of) if served else None
-        CarriedRegion.__init__(self, place, cluster, clock, moving=moving, served=counter, carrier=carrier)
-        self._by_version: dict[str, str] = {}
-
-    def series_of(self, version: str) -> str:
-        """Of the peer that served it when the region was seen last; empty where none did."""
-        return self._by_version.get(version, "")
+        CarriedRegion.__init__(self, place, cluster, clock, moving=moving, served=served, carrier=carrier)
+        self.series = {}
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         snapshot = await self._retries.run(self.look)
@@ -156,7 +150,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             champion=self._champion,
             notes=noted(PeerNotes, annotation(route, ROUTE_NOTES)) or PeerNotes(),
         )
-        self._by_version = {snapshot.version(peer)[0]: spec.series for peer, spec in self._peers.items()}
+        self.series = {snapshot.version(peer)[0]: spec.series for peer, spec in self._peers.items()}
         return snapshot
 
     async def _backend(self, peer: PeerSpec) -> str:
