@@ -17,7 +17,7 @@ from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.adapters.sockets import socket_path
 from rollouts.base import RegionSplit
-from rollouts.errors import FleetError, Unreachable
+from rollouts.errors import FleetError, PortInUse, Unreachable
 from rollouts.local import xds
 from rollouts.local.locks import replace_json
 from rollouts.local.xds import LOOPBACK, Upstream
@@ -81,7 +81,9 @@ class Envoy:
             FleetError: when it does not come up.
         """
         # Envoy would say it too, but in its log and in its own words.
-        sockets.claim(self._entry_port, purpose="the entry of a region")
+        if not sockets.is_free(self._entry_port):
+            what = f"port {self._entry_port}, wanted as the entry of a region, is in use"
+            raise PortInUse(what, hint="stop what uses it, or name another port")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_clusters()
         self._write_routes(RegionSplit())

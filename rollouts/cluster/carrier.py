@@ -191,13 +191,10 @@ class Fence:
         self.inside = True
 
     async def succeed(self) -> None:
-        """Where somebody was who is replaced by us, enter; nothing elsewhere, and nothing the second time.
+        """Where somebody was who is replaced by us, `enter`; nothing elsewhere, and nothing the second time.
 
         A region in which nothing is left to do is never desired anything again: the one who was replaced must not go on
         there, least of all with taking it back.
-
-        Raises:
-            NotTheCarrier, FleetError: as `enter`.
         """
         if self._has_succeeded or self._carrier is None or not self._carrier.over:
             return
@@ -228,11 +225,7 @@ class Fence:
             raise self._replaced(self._lost, guard_note(found))
 
     async def mark(self) -> None:
-        """Say on the objects that they are ours, as far as they are there and do not say so.
-
-        Raises:
-            NotTheCarrier: one says that it is somebody else's, who came after us.
-        """
+        """Say on the objects that they are ours, as far as they are there and do not say so."""
         ours = read_lease(self._lease).number if self._lease else 0
         for kind, name in self._marked:
             while (found := await self._cluster.find(kind, name)) is not None:
@@ -250,11 +243,7 @@ class Fence:
                     continue
 
     async def renew(self) -> None:
-        """Say that we live. Where somebody took the Lease, nothing more is written here.
-
-        Raises:
-            FleetError: the API server does not answer, or does not let us.
-        """
+        """Say that we live. Where somebody took the Lease, nothing more is written here."""
         if self._lease is None or self._lost:
             return
         try:
@@ -268,7 +257,6 @@ class Fence:
 
         Raises:
             NotTheCarrier: somebody took it.
-            FleetError: the API server does not answer, or does not let us.
         """
         self._noted[key] = text
         while True:

@@ -142,11 +142,7 @@ class CarriedRegion(ABC, Generic[Seen]):
         return await self._retries.run(lambda: self.fence.said(WAY_BACK))
 
     async def renew(self) -> None:
-        """Say in the region that its delivery is carried; nothing where it has not begun.
-
-        Raises:
-            FleetError: the API server does not answer, or does not let us.
-        """
+        """Say in the region that its delivery is carried; nothing where it has not begun."""
         await self.fence.renew()
 
     async def keep_renewing(self) -> None:
@@ -273,11 +269,7 @@ AnyRegion = CarriedRegion[Any]
 
 
 async def foreign_objects(cluster: KubeClient, manifests: Sequence[Json], delivery: str) -> tuple[ForeignObject, ...]:
-    """Those that stand where one of these objects would be, in their order.
-
-    Raises:
-        FleetError: when the API server does not answer, or does not let us see.
-    """
+    """Those that stand where one of these objects would be, in their order."""
     found = await live_objects(cluster, manifests)
     return tuple(other for live in found if live and (other := foreign_object(live, delivery)))
 
