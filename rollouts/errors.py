@@ -57,24 +57,8 @@ class Overruled(NotPossible):
     """Somebody else asked the region for another version, or took our trial away, during an operation of ours."""
 
 
-class CapacityError(Refused):
-    """The machine has too little memory or too few cores for what was asked."""
-
-
 class NotOurs(Refused):
     """Objects of somebody else's stand where this delivery's would be. They are left as they are."""
-
-
-class WouldTakeDown(Refused):
-    """A write would have left a Service with fewer engines that are ready than it had; it was not sent."""
-
-
-class PortInUse(Refused):
-    """Another process listens on a port that the spec asks for."""
-
-
-class RulesRefused(Refused):
-    """Prometheus does not take the rules; it keeps to those that it had. The message has its own words."""
 
 
 class ApiError(FleetError):

@@ -35,43 +35,6 @@ from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.process import note
 
 
-def place_of(spec: Delivery, fleet: ArgoFleetSpec, region: str, patience: timedelta) -> RegionConfig:
-    """Of a Rollout that tidegate renders."""
-    return RegionConfig(
-        **_shared(spec, fleet, region, patience),
-        traffic=fleet.traffic,
-        **fleet.regions[region].arms,
-        warm_versions=fleet.previous.versions if fleet.previous else None,
-        keep_seconds=fleet.previous.keep.total_seconds() if fleet.previous else 0.0,
-        after_abort_seconds=fleet.canary.after_abort.total_seconds(),
-        nodes_grow=fleet.nodes.grow,
-    )
-
-
-def reference_place(spec: Delivery, fleet: ReferencedFleetSpec, region: str, patience: timedelta) -> RegionConfig:
-    """Of a Rollout of others."""
-    shared, arms = _shared(spec, fleet, region, patience), fleet.regions[region].arms
-    return RegionConfig(**shared, traffic=fleet.traffic, theirs=fleet.rollout, **arms)
-
-
-def route_place(spec: Delivery, fleet: RouteFleetSpec, region: str, patience: timedelta) -> RoutePlace:
-    """Of two backends of a route."""
-    shared = _shared(spec, fleet, region, patience)
-    return RoutePlace(**shared, reference=fleet.reference, urls=fleet.regions[region].urls)
-
-
-def _shared(spec: Delivery, fleet: ClusterFleetSpec, region: str, patience: timedelta) -> dict[str, Any]:
-    # As long as a rendered Rollout itself waits for progress: the one who gives up first says why.
-    start = fleet.pod.ready_within if isinstance(fleet, ArgoFleetSpec) else fleet.engine_starts_within
-    return {
-        "region": region,
-        "name": spec.metadata.name,
-        "entry": fleet.regions[region].entry,
-        "start_seconds": start.total_seconds(),
-        "retry_seconds": patience.total_seconds(),
-    }
-
-
 def needs_of(spec: Delivery, fleet: ReferencedFleetSpec, region: str) -> TrialNeeds:
     """What the stages need of the Rollout's steps."""
     smoke = ("smoke",) if fleet.regions[region].arms else ()
@@ -112,43 +75,49 @@ def cluster_fleet(
     With `counted`, arrivals are proven by what Prometheus counts. One of `public_keys` (PEM) has to have signed the
     manifest of every engine that starts there. `engines` are those that a plan knows: what serves, what is delivered.
     """
-    patience = spec.patience.api if patience is None else patience
-    prometheus = fleet.regions[region].prometheus
+    there = fleet.regions[region]
+    prometheus = there.prometheus
     label = fleet.label if isinstance(fleet, RouteFleetSpec) else POD_HASH
+    labels = {"service": spec.metadata.name, "region": region}
 
-    def served(series_of: Callable[[str], str]) -> RequestCounter:
+    def served(series_of: Callable[[str], str | None]) -> RequestCounter:
+        if isinstance(fleet, ArgoFleetSpec):
+            return _served_counter(prometheus, lambda version: {**labels, "version": version})
         return _served_counter(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
 
+    # As long as a rendered Rollout itself waits for progress: the one who gives up first says why.
+    start = fleet.pod.ready_within if isinstance(fleet, ArgoFleetSpec) else fleet.engine_starts_within
+    place: dict[str, Any] = {
+        "region": region,
+        "name": spec.metadata.name,
+        "entry": there.entry,
+        "start_seconds": start.total_seconds(),
+        "retry_seconds": (spec.patience.api if patience is None else patience).total_seconds(),
+    }
+    options: dict[str, Any] = {
+        "cluster": cluster,
+        "clock": clock,
+        "served": served if counted else None,
+        "carrier": carrier,
+    }
     if isinstance(fleet, RouteFleetSpec):
-        return RouteFleet(
-            route_place(spec, fleet, region, patience),
-            cluster=cluster,
-            clock=clock,
-            served=served if counted else None,
-            carrier=carrier,
-            champion=engines[0] if engines else None,
-        )
+        backends = RoutePlace(**place, reference=fleet.reference, urls=fleet.regions[region].urls)
+        return RouteFleet(backends, champion=engines[0] if engines else None, **options)
     if isinstance(fleet, ReferencedFleetSpec):
-        return ReferencedFleet(
-            reference_place(spec, fleet, region, patience),
-            cluster=cluster,
-            clock=clock,
-            needs=needs_of(spec, fleet, region),
-            served=served if counted else None,
-            scraped=None if spec.metrics.sources else partial(_is_scraped, prometheus),
-            carrier=carrier,
-            engines=engines,
-        )
+        theirs = RegionConfig(**place, **there.arms, traffic=fleet.traffic, theirs=fleet.rollout)
+        scraped = None if spec.metrics.sources else partial(_is_scraped, prometheus)
+        needs = needs_of(spec, fleet, region)
+        return ReferencedFleet(theirs, needs=needs, scraped=scraped, engines=engines, **options)
     assert isinstance(fleet, ArgoFleetSpec), "clusters are rendered, or named by reference"
-    labels = {"service": spec.metadata.name, "region": region}
-    return ArgoFleet(
-        place_of(spec, fleet, region, patience),
-        cluster=cluster,
-        render=rendering(spec, fleet, region, public_keys),
-        clock=clock,
-        served=_served_counter(prometheus, lambda version: {**labels, "version": version}) if counted else None,
-        carrier=carrier,
+    ours = RegionConfig(
+        **place,
+        **there.arms,
+        traffic=fleet.traffic,
+        warm_versions=fleet.previous.versions if fleet.previous else None,
+        after_abort_seconds=fleet.canary.after_abort.total_seconds(),
+        nodes_grow=fleet.nodes.grow,
     )
+    return ArgoFleet(ours, render=rendering(spec, fleet, region, public_keys), **options)
 
 
 @asynccontextmanager

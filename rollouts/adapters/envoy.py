@@ -23,6 +23,7 @@ from rollouts.local.locks import replace_json
 from rollouts.local.xds import LOOPBACK, Upstream
 from tidegate.core.adapters.extras import not_installed
 from tidegate.core.children import Child
+from tidegate.core.errors import Refused
 
 CONFIRM_SECONDS = 10.0
 """How long Envoy may take to come up or to confirm a file; far more than it ever needs."""
@@ -76,12 +77,14 @@ class Envoy:
         """Open the endpoint, with nothing behind it yet.
 
         Raises:
-            PortInUse: when somebody listens on the entry port.
+            Refused: when somebody listens on the entry port.
             NotInstalled: when Envoy is not there.
             FleetError: when it does not come up.
         """
         # Envoy would say it too, but in its log and in its own words.
-        sockets.claim(self._entry_port, purpose="the entry of a region")
+        if not sockets.is_free(self._entry_port):
+            what = f"port {self._entry_port}, wanted as the entry of a region, is in use"
+            raise Refused(what, hint="stop what uses it, or name another port")
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write_clusters()
         self._write_routes(RegionSplit())

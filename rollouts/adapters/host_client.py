@@ -114,7 +114,7 @@ class FleetHost:
         """Let its Prometheus evaluate the rules of this rule file, and no others; saying it again costs nothing.
 
         Raises:
-            RulesRefused: in Prometheus' words; the rules of before stay.
+            Refused: in Prometheus' words; the rules of before stay.
         """
         await self.ask("load_rules", text=text)
 
@@ -195,7 +195,7 @@ async def start(state: Path, regions: Mapping[str, int | None], *, owned: bool) 
 
     Raises:
         Refused: when a host runs here already.
-        PortInUse: when a port of `regions` is taken.
+        Refused: when a port of `regions` is taken.
         NotInstalled: when a package that the host needs is not there.
         OutsideError: when Prometheus is not there.
     """

@@ -12,12 +12,12 @@ from pathlib import Path
 from rollouts.adapters import process, sockets
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
-from rollouts.errors import RulesRefused, Unreachable
+from rollouts.errors import Unreachable
 from rollouts.local import scrape_config
 from rollouts.local.locks import replace_json
 from rollouts.local.xds import LOOPBACK
 from tidegate.core.children import Child
-from tidegate.core.errors import OutsideError, TidegateError
+from tidegate.core.errors import OutsideError, Refused, TidegateError
 from tidegate.core.files import replace_file
 from tidegate.core.model import Json
 
@@ -84,7 +84,7 @@ class PrometheusProcess:
         """Return when it evaluates the rules of this rule file and no others; saying the same again costs nothing.
 
         Raises:
-            RulesRefused: when it finds fault with them; it goes on with those of before.
+            Refused: when it finds fault with them; it goes on with those of before.
             OutsideError: when it does not answer; it goes on with those of before once it is back.
         """
         async with self._changing:
@@ -163,7 +163,7 @@ class PrometheusProcess:
                 # Without what only a log needs.
                 plain = (text.replace('\\"', '"').replace("\\n", " ") for text in found)
                 words = "; ".join(text.removeprefix(f"{self._rules_file}: ") for text in plain)
-                raise RulesRefused(
+                raise Refused(
                     f"prometheus refuses the rules: {words or 'see its log'}",
                     hint="mend the SLO that they come from",
                 )

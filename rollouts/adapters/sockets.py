@@ -11,7 +11,6 @@ from collections import deque
 from contextlib import ExitStack
 from pathlib import Path
 
-from rollouts.errors import PortInUse
 from rollouts.local.xds import LOOPBACK
 
 LONGEST_SOCKET_PATH = 99
@@ -58,17 +57,6 @@ def _is_ours(port: int) -> bool:
     if len(_chosen) > _REMEMBERED:
         os.close(_chosen.popleft())
     return True
-
-
-def claim(port: int, *, purpose: str) -> int:
-    """`port` itself, when it is free.
-
-    Raises:
-        PortInUse: when somebody listens on it.
-    """
-    if not is_free(port):
-        raise PortInUse(f"port {port}, wanted as {purpose}, is in use", hint="stop what uses it, or name another port")
-    return port
 
 
 def is_free(port: int) -> bool:

@@ -14,13 +14,14 @@ from decimal import Decimal
 
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.errors import CapacityError, Forbidden
+from rollouts.errors import Forbidden
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.objects import at, labels_of, name_of
 from rollouts.kube.resources import NODES, PODS, RESOURCE_QUOTAS
 from rollouts.kube.scheduling import format_quantity, misfits, parse_quantity, resource_requests
 from rollouts.manifests.conventions import PLACEHOLDER
+from tidegate.core.errors import Refused
 from tidegate.core.model import Json, Value
 
 ENDED = {"Succeeded", "Failed"}
@@ -115,12 +116,12 @@ def refuse_without_headroom(version: str, need: EngineDemand, rooms: Sequence[He
     """Say no while nothing is changed, with what would fit.
 
     Raises:
-        CapacityError: with the numbers.
+        Refused: with the numbers.
     """
     tightest = min(rooms, key=lambda room: room.pods, default=None)
     if tightest is None or need.most <= tightest.pods:
         return
-    raise CapacityError(
+    raise Refused(
         f"version {version} needs {need.most} engines besides those that serve, and there is room for "
         f"{tightest.pods}: {tightest.bound_by}",
         hint=f"bring nodes for {need.most - tightest.pods} more, or serve with fewer `replicas`",
@@ -133,7 +134,7 @@ async def require_headroom(
     """Return when the version's engines fit, or when nobody may see whether they do.
 
     Raises:
-        CapacityError: they do not; nothing was changed.
+        Refused: they do not; nothing was changed.
     """
     engine = {"metadata": {"name": version}, "spec": rollout["spec"]["template"]["spec"]}
     need = engine_demand(rollout, snapshot.rollout if snapshot.stable else None)

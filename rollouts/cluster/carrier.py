@@ -22,7 +22,7 @@ from rollouts.kube.model import Resource
 from rollouts.kube.resources import LEASES
 from rollouts.kube.retry import time_left
 from rollouts.manifests import conventions
-from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER, WAY_BACK
+from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER
 from rollouts.model import CarrierHeartbeat, GuardRollback
 from tidegate.core.clock import Clock, Life, Watch
 from tidegate.core.model import Json, Value
@@ -74,8 +74,6 @@ class LeaseRecord(Value):
     lasts: timedelta
     who: str = ""
     key: str = ""
-    way_back: str = ""
-    """The version that served before the delivery, while it is open; empty while none is."""
 
 
 def read_lease(found: Json) -> LeaseRecord:
@@ -88,7 +86,6 @@ def read_lease(found: Json) -> LeaseRecord:
         lasts=timedelta(seconds=int(spec.get("leaseDurationSeconds") or UNATTENDED_SECONDS)),
         who=annotation(found, CARRIED_BY),
         key=annotation(found, CARRIED_FOR),
-        way_back=annotation(found, WAY_BACK),
     )
 
 
@@ -194,13 +191,10 @@ class Fence:
         self.inside = True
 
     async def succeed(self) -> None:
-        """Where somebody was who is replaced by us, enter; nothing elsewhere, and nothing the second time.
+        """Where somebody was who is replaced by us, `enter`; nothing elsewhere, and nothing the second time.
 
         A region in which nothing is left to do is never desired anything again: the one who was replaced must not go on
         there, least of all with taking it back.
-
-        Raises:
-            NotTheCarrier, FleetError: as `enter`.
         """
         if self._has_succeeded or self._carrier is None or not self._carrier.over:
             return
@@ -231,11 +225,7 @@ class Fence:
             raise self._replaced(self._lost, guard_note(found))
 
     async def mark(self) -> None:
-        """Say on the objects that they are ours, as far as they are there and do not say so.
-
-        Raises:
-            NotTheCarrier: one says that it is somebody else's, who came after us.
-        """
+        """Say on the objects that they are ours, as far as they are there and do not say so."""
         ours = read_lease(self._lease).number if self._lease else 0
         for kind, name in self._marked:
             while (found := await self._cluster.find(kind, name)) is not None:
@@ -253,11 +243,7 @@ class Fence:
                     continue
 
     async def renew(self) -> None:
-        """Say that we live. Where somebody took the Lease, nothing more is written here.
-
-        Raises:
-            FleetError: the API server does not answer, or does not let us.
-        """
+        """Say that we live. Where somebody took the Lease, nothing more is written here."""
         if self._lease is None or self._lost:
             return
         try:
@@ -271,7 +257,6 @@ class Fence:
 
         Raises:
             NotTheCarrier: somebody took it.
-            FleetError: the API server does not answer, or does not let us.
         """
         self._noted[key] = text
         while True:

@@ -24,7 +24,7 @@ from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, launch_of, version_labels
 from rollouts.cluster.region import live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, Overruled, WouldTakeDown
+from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, Overruled
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import at, is_ready, said, written
@@ -34,7 +34,7 @@ from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDE
 from rollouts.manifests.ownership import foreign_object, last_writer, with_preserved_fields
 from rollouts.model import Engine
 from tidegate.core.clock import Clock
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import Refused, TidegateError
 from tidegate.core.model import Json
 
 LIMIT = "scaleDownDelayRevisionLimit"
@@ -179,7 +179,7 @@ class ApplyTransaction:
         Raises:
             NotOurs: one of them is somebody else's.
             NotTheCarrier: another process carries the delivery here by now.
-            WouldTakeDown: one is a Service, and would select fewer engines than it does.
+            Refused: one is a Service, and would select fewer engines than it does.
             FleetError: one was refused, or nobody answered.
         """
         lives = await live_objects(self._cluster, manifests)
@@ -276,7 +276,7 @@ class ApplyTransaction:
         has, would = await count_ready(self._cluster, old), await count_ready(self._cluster, new)
         if would < has:
             name = live["metadata"]["name"]
-            raise WouldTakeDown(
+            raise Refused(
                 f"{self._config.region}: Service {name} selects {has} engines that are ready, and would select {would}",
                 hint=f"its selector was changed by {last_writer(live) or 'somebody'} to {written(old)}; nothing was "
                 "written to it: restore the selector, or delete the Service once nobody needs it",

@@ -15,7 +15,7 @@ from typing import Any
 from rollouts.argo import actions
 from rollouts.argo.actions import RolloutClient, Waker
 from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight
-from rollouts.argo.state import STUCK_AFTER_SECONDS, pending_reaction
+from rollouts.argo.state import pending_reaction
 from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import (
@@ -29,19 +29,16 @@ from rollouts.cluster.desired_objects import (
 )
 from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
 from rollouts.cluster.reference import RegionNotes, with_workload
-from rollouts.cluster.region import CarriedRegion, foreign_objects, refuse_foreign
+from rollouts.cluster.region import CarriedRegion, Served, foreign_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.state import (
     how_to_continue,
     refuse_hopeless,
-    refuse_overruled,
-    refuse_stuck,
     region_state,
     require_canary,
     timeout_error,
     unfinished_rollback,
 )
-from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFound, NotPossible
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, written
@@ -81,7 +78,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         cluster: KubeClient,
         clock: Clock,
         render: Render = lambda _: (),
-        served: RequestCounter | None = None,
+        served: Served | None = None,
         carrier: Carrier | None = None,
     ) -> None:
         """`render` makes what the region needs for an engine; without `served` traffic is not verified.
@@ -335,12 +332,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
                 return snapshot
             first = first or snapshot
             waited = self._clock.monotonic() - begun
-            # Not sooner: a controller that was away may just have come back.
-            if waited >= STUCK_AFTER_SECONDS:
-                refuse_stuck(snapshot)
-            if not going_back:
-                refuse_overruled(snapshot, first)
-                refuse_hopeless(snapshot, what)
+            refuse_hopeless(snapshot, what, first=first, waited=waited, going_back=going_back)
             if waited >= (within or self._config.start_seconds) or time_left() <= 0:
                 raise timeout_error(snapshot, what, waited)
             if snapshot.rollout and pending_reaction(snapshot.rollout):

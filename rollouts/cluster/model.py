@@ -102,8 +102,6 @@ class RegionConfig(Place):
     """Where the canary answers, past all weights."""
     warm_versions: int | None = None
     """Versions that were stable and are kept warm; None keeps none."""
-    keep_seconds: float = 7200.0
-    """How long after a promotion."""
     after_abort_seconds: float = 300.0
     """How long the engines of a version stay up after it was taken back."""
     nodes_grow: bool = False

@@ -64,22 +64,13 @@ class PeerNotes(Value):
 
 
 @dataclass(frozen=True)
-class Backend:
-    """What a backend is at one moment."""
-
-    ready: int
-    """Engines that requests reach."""
-    problem: str = ""
-    """Why there is none."""
-
-
-@dataclass(frozen=True)
 class PeersSnapshot(RegionView):
     """A region at one moment."""
 
     place: RoutePlace
     route: Json | None
-    backends: Mapping[str, Backend]
+    problems: Mapping[str, str]
+    """Why no request reaches an engine of a peer; empty where one does."""
     champion: Engine | None = None
     """What serves by the registry, where nothing was noted yet."""
     notes: PeerNotes = field(default_factory=PeerNotes)
@@ -183,15 +174,9 @@ class PeersSnapshot(RegionView):
         return RegionReading(split=self.split, engines=tuple(map(self._serving, known)), entry_up=not self.refusal)
 
     def _serving(self, peer: str) -> ServingVersion:
-        version, digest = self.version(peer)
-        found = self.backends[peer]
-        return ServingVersion(
-            version=version,
-            digest=digest,
-            url=self.place.urls.get(peer, ""),
-            ready=found.ready > 0,
-            problem=found.problem or None,
-        )
+        (version, digest), problem = self.version(peer), self.problems[peer] or None
+        url = self.place.urls.get(peer, "")
+        return ServingVersion(version=version, digest=digest, url=url, ready=problem is None, problem=problem)
 
     @property
     def foreign_change(self) -> ForeignChange | None:
@@ -255,8 +240,8 @@ def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
             f"{100 - snapshot.weight} % of users are on {snapshot.stable} and {snapshot.weight} % on "
             f"{snapshot.other}: at the start one backend has weight 100 and the other 0"
         )
-    if not snapshot.backends[snapshot.stable].ready:
-        yield f"{snapshot.stable} has the users and nothing that is ready: {snapshot.backends[snapshot.stable].problem}"
+    if problem := snapshot.problems[snapshot.stable]:
+        yield f"{snapshot.stable} has the users and nothing that is ready: {problem}"
 
 
 def field_of(thing: Json, pointer: str) -> Any:

@@ -23,9 +23,8 @@ from rollouts.cluster.reference import (
     wanted_fields,
     with_fields,
 )
-from rollouts.cluster.region import refuse_misfits
+from rollouts.cluster.region import Served, refuse_misfits
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import EngineDidNotStart, NotConfirmed, Unfit
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at
@@ -62,25 +61,18 @@ class ReferencedFleet(ArgoFleet):
         cluster: KubeClient,
         clock: Clock,
         needs: TrialNeeds | None = None,
-        served: Callable[[Callable[[str], str]], RequestCounter] | None = None,
+        served: Served | None = None,
         scraped: Callable[[str], Awaitable[bool]] | None = None,
         carrier: Carrier | None = None,
         engines: Sequence[Engine] = (),
     ) -> None:
-        """`served` makes what counts requests, given the pod template hash of a version.
-
-        `scraped` tells whether a Prometheus has series of pods with a hash; None where nobody asks by hashes.
+        """`scraped` tells whether a Prometheus has series of pods with a hash; None where nobody asks by hashes.
         `engines` are those that a plan knows: what serves now, and what is delivered.
         """
         assert config.theirs is not None, "a Rollout of others is named"
         self._theirs, self._needs, self._scraped, self._engines = config.theirs, needs or TrialNeeds(), scraped, engines
-        self._hashes = dict[str, str]()
-        counter = served(self.series_of) if served else None
-        super().__init__(config, cluster=cluster, clock=clock, served=counter, carrier=carrier)
-
-    def series_of(self, version: str) -> str:
-        """The pod template hash of a version, as the region was seen last; empty where it has none."""
-        return self._hashes.get(version, "")
+        super().__init__(config, cluster=cluster, clock=clock, served=served, carrier=carrier)
+        self.series = {}
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         """The Rollout or its route, where another delivery has it.
@@ -107,7 +99,7 @@ class ReferencedFleet(ArgoFleet):
 
     async def look(self) -> RegionSnapshot:
         snapshot = await super().look()
-        self._hashes = {each.version: each.hash for each in reversed(snapshot.revisions) if each.version}
+        self.series = {each.version: each.hash for each in reversed(snapshot.revisions) if each.version}
         return snapshot
 
     async def _noted(self) -> RegionNotes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from rollouts.cluster.carrier import RENEW_SECONDS, Carrier, Fence
@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 Seen = TypeVar("Seen", bound=RegionView)
 
+Served = Callable[[Callable[[str], str | None]], RequestCounter]
+"""Makes what counts the requests of a region, given what series of a version have (`CarriedRegion.series_of`)."""
+
 
 class CarriedRegion(ABC, Generic[Seen]):
     """A `Fleet` in a cluster, with the Lease of who carries its delivery. A kind says what is read and written."""
@@ -47,20 +50,23 @@ class CarriedRegion(ABC, Generic[Seen]):
         clock: Clock,
         *,
         moving: Sequence[tuple[Resource, str]],
-        served: RequestCounter | None,
+        served: Served | None,
         carrier: Carrier | None,
     ) -> None:
         """`moving` are the objects that move users, by kind and name; a guard's note stands on the first.
 
         Without `served` traffic is not verified; without a `carrier` the region can only be looked at.
         """
+        self.series: Mapping[str, str] | None = None
+        """By version what its series have in the label that tells versions apart, as the region was seen last; None
+        where that is the version."""
         self.region = place.region
         self.mover = moving[0]
         self.fence = Fence(place, cluster, moving, clock, carrier)
         self._cluster, self._clock = cluster, clock
         self._seconds = place.operation_seconds
         self._retries = RetryPolicy(clock, seconds=place.retry_seconds, within=place.operation_seconds)
-        self._verifier = TrafficVerifier(place.region, served, clock)
+        self._verifier = TrafficVerifier(place.region, served(self.series_of) if served else None, clock)
 
     async def observe(self) -> RegionState:
         """What the region is doing."""
@@ -123,9 +129,9 @@ class CarriedRegion(ABC, Generic[Seen]):
     async def engine_of(self, version: str) -> Engine | None:
         """The engine of a version that served here before, as the region itself knows it; None when it does not."""
 
-    def series_of(self, version: str) -> str | None:  # noqa: ARG002  # fleets of others tell them apart otherwise
+    def series_of(self, version: str) -> str | None:
         """What series of a version have in the label that tells versions apart; None where that is the version."""
-        return None
+        return None if self.series is None else self.series.get(version, "")
 
     async def carried(self) -> CarrierHeartbeat | None:
         """Who holds the region's Lease; None when nobody does."""
@@ -136,11 +142,7 @@ class CarriedRegion(ABC, Generic[Seen]):
         return await self._retries.run(lambda: self.fence.said(WAY_BACK))
 
     async def renew(self) -> None:
-        """Say in the region that its delivery is carried; nothing where it has not begun.
-
-        Raises:
-            FleetError: the API server does not answer, or does not let us.
-        """
+        """Say in the region that its delivery is carried; nothing where it has not begun."""
         await self.fence.renew()
 
     async def keep_renewing(self) -> None:
@@ -267,11 +269,7 @@ AnyRegion = CarriedRegion[Any]
 
 
 async def foreign_objects(cluster: KubeClient, manifests: Sequence[Json], delivery: str) -> tuple[ForeignObject, ...]:
-    """Those that stand where one of these objects would be, in their order.
-
-    Raises:
-        FleetError: when the API server does not answer, or does not let us see.
-    """
+    """Those that stand where one of these objects would be, in their order."""
     found = await live_objects(cluster, manifests)
     return tuple(other for live in found if live and (other := foreign_object(live, delivery)))
 

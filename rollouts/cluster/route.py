@@ -16,7 +16,6 @@ from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import count_ready
 from rollouts.cluster.model import annotation, noted
 from rollouts.cluster.peers import (
-    Backend,
     PeerNotes,
     PeersSnapshot,
     RoutePlace,
@@ -27,8 +26,7 @@ from rollouts.cluster.peers import (
     undone,
     what_is_missing,
 )
-from rollouts.cluster.region import CarriedRegion, refuse_misfits
-from rollouts.cluster.traffic_verification import RequestCounter
+from rollouts.cluster.region import CarriedRegion, Served, refuse_misfits
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, written
@@ -59,11 +57,11 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         *,
         cluster: KubeClient,
         clock: Clock,
-        served: Callable[[Callable[[str], str]], RequestCounter] | None = None,
+        served: Served | None = None,
         carrier: Carrier | None = None,
         champion: Engine | None = None,
     ) -> None:
-        """`served` makes what counts requests, given what series of a version have; without it nothing is proven.
+        """Without `served` nothing is proven.
 
         `champion` is what serves by the registry. Without a `carrier` the fleet is read-only.
         """
@@ -73,13 +71,8 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             (WORKLOADS[each.workload.kind], each.workload.name) for each in self._peers.values() if each.workload
         )
         moving = ((HTTP_ROUTES, place.reference.route), *workloads)
-        counter = served(self.series_of) if served else None
-        CarriedRegion.__init__(self, place, cluster, clock, moving=moving, served=counter, carrier=carrier)
-        self._by_version: dict[str, str] = {}
-
-    def series_of(self, version: str) -> str:
-        """Of the peer that served it when the region was seen last; empty where none did."""
-        return self._by_version.get(version, "")
+        CarriedRegion.__init__(self, place, cluster, clock, moving=moving, served=served, carrier=carrier)
+        self.series = {}
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         snapshot = await self._retries.run(self.look)
@@ -153,25 +146,25 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         snapshot = PeersSnapshot(
             place=self._place,
             route=route,
-            backends=dict(zip(self._peers, found, strict=True)),
+            problems=dict(zip(self._peers, found, strict=True)),
             champion=self._champion,
             notes=noted(PeerNotes, annotation(route, ROUTE_NOTES)) or PeerNotes(),
         )
-        self._by_version = {snapshot.version(peer)[0]: spec.series for peer, spec in self._peers.items()}
+        self.series = {snapshot.version(peer)[0]: spec.series for peer, spec in self._peers.items()}
         return snapshot
 
-    async def _backend(self, peer: PeerSpec) -> Backend:
+    async def _backend(self, peer: PeerSpec) -> str:
+        """Why no request reaches an engine of it; empty where one does."""
         if peer.kind is BackendKind.SERVICE:
-            ready = await self._endpoints(peer.backend)
-            return Backend(ready, "" if ready else f"Service {peer.backend} has no ready endpoint")
+            return "" if await self._endpoints(peer.backend) else f"Service {peer.backend} has no ready endpoint"
         pool = await self._cluster.find(INFERENCE_POOLS, peer.backend)
         if pool is None:
-            return Backend(0, f"there is no InferencePool {peer.backend}")
-        ready = await count_ready(self._cluster, pool["spec"]["selector"]["matchLabels"])
-        picker = str((pool["spec"].get("endpointPickerRef") or {}).get("name") or "")
+            return f"there is no InferencePool {peer.backend}"
+        picker = str(at(pool, "spec", "endpointPickerRef", "name", default=""))
         if picker and not await self._endpoints(picker):
-            return Backend(0, f"the endpoint picker {picker} of InferencePool {peer.backend} has no ready endpoint")
-        return Backend(ready, "" if ready else f"no pod of InferencePool {peer.backend} is ready")
+            return f"the endpoint picker {picker} of InferencePool {peer.backend} has no ready endpoint"
+        ready = await count_ready(self._cluster, pool["spec"]["selector"]["matchLabels"])
+        return "" if ready else f"no pod of InferencePool {peer.backend} is ready"
 
     async def _endpoints(self, service: str) -> int:
         slices = await self._cluster.list(ENDPOINT_SLICES, labels=f"kubernetes.io/service-name={service}")
@@ -251,9 +244,9 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         """No write sends all users to a backend without an engine while the other one has some."""
         other = before.place.reference.other(stable)
         served = before.weight if stable == before.stable else 100 - before.weight
-        if served > weight and not before.backends[stable].ready and before.backends[other].ready:
+        if served > weight and before.problems[stable] and not before.problems[other]:
             raise NotConfirmed(
-                f"{self.region}: users stay on {other}: {before.backends[stable].problem}",
+                f"{self.region}: users stay on {other}: {before.problems[stable]}",
                 hint="once it has one: `tidegate rollback`",
             )
 
@@ -313,4 +306,4 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
             missing = what_is_missing(found, theirs) if found else f"there is no {theirs.kind} {theirs.name}"
             if missing:
                 return missing
-        return (await self._backend(spec)).problem
+        return await self._backend(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollouts.argo.state import HealthState, likely_cause, was_aborted_by_hand
+from rollouts.argo.state import STUCK_AFTER_SECONDS, HealthState, likely_cause, was_aborted_by_hand
 from rollouts.cluster.model import Revision
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
@@ -162,34 +162,32 @@ def _problems(snapshot: RegionSnapshot) -> Iterator[str]:
             yield f"{role} (version {which.version}): {pod_problems(snapshot.pods_of(which)) or missing}"
 
 
-def refuse_stuck(snapshot: RegionSnapshot) -> None:
-    """End a wait for a controller that does not react, with the likely cause."""
-    if snapshot.health.state is HealthState.STUCK:
-        raise NotConfirmed(f"{snapshot.argo.name} is stuck: {snapshot.health.message}", hint=snapshot.health.cause)
-
-
-def refuse_overruled(snapshot: RegionSnapshot, first: RegionSnapshot) -> None:
-    """End a wait for a version that the first snapshot asked for, and somebody else does not ask for now."""
-    # Who asked for the same, such as a GitOps controller that is ahead of us, does no harm.
-    if snapshot.foreign_change and snapshot.foreign_change.version != first.asked[0]:
-        raise Overruled(snapshot.foreign_change.reason)
-
-
 def how_to_continue(name: str) -> str:
     """What lets a Rollout go that a person holds; the plugin's `promote` would skip the step that runs, too."""
     return f"""continue it: kubectl patch rollout {name} --type merge -p '{{"spec": {{"paused": false}}}}'"""
 
 
-def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
-    """End a wait for a trial that time alone cannot end.
+def refuse_hopeless(
+    snapshot: RegionSnapshot, what: str, *, first: RegionSnapshot, waited: float, going_back: bool
+) -> None:
+    """End a wait that time alone cannot end; `going_back` the fate of the trial does not matter.
 
     Raises:
-        Overruled: somebody ended the trial by hand, or the region's guard did.
+        Overruled: somebody ended the trial, or asks for another version than the `first` snapshot.
         EngineDidNotStart: engines do not come up.
         NotPossible: somebody holds the Rollout.
+        NotConfirmed: its controller does not react.
         FleetError: the region took its trial back.
     """
-    name = snapshot.argo.name
+    name, health = snapshot.argo.name, snapshot.health
+    # Not sooner: a controller that was away may just have come back.
+    if waited >= STUCK_AFTER_SECONDS and health.state is HealthState.STUCK:
+        raise NotConfirmed(f"{name} is stuck: {health.message}", hint=health.cause)
+    if going_back:
+        return
+    # Who asked for the same, such as a GitOps controller that is ahead of us, does no harm.
+    if snapshot.foreign_change and snapshot.foreign_change.version != first.asked[0]:
+        raise Overruled(snapshot.foreign_change.reason)
     if snapshot.argo.paused_by_spec:
         raise NotPossible(f"{name} is paused by hand: {what} cannot happen", hint=how_to_continue(name))
     # An abort stands in the status until the controller sees what was asked for since.
@@ -203,8 +201,8 @@ def refuse_hopeless(snapshot: RegionSnapshot, what: str) -> None:
             hint="--debug shows the end of its log",
             detail=died,
         )
-    if snapshot.health.state is HealthState.DEGRADED:
-        words = ": ".join(filter(None, (snapshot.health.message, snapshot.health.cause)))
+    if health.state is HealthState.DEGRADED:
+        words = ": ".join(filter(None, (health.message, health.cause)))
         raise EngineDidNotStart(
             f"{name} is degraded: {words}", hint="--debug shows its pods", detail=pod_problems(snapshot.pods) or None
         )

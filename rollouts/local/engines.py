@@ -59,7 +59,7 @@ class EngineRunner(Protocol):
         """Return once the engine answers as fast as it ever will; `port` when it must be a certain one.
 
         Raises:
-            CapacityError: when the machine is too small; nothing was started.
+            Refused: when the machine is too small; nothing was started.
             EngineDidNotStart: when it died or stayed unhealthy; nothing is left running.
         """
         ...

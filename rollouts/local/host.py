@@ -214,7 +214,7 @@ async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
 
     Raises:
         Refused: when a host runs here already.
-        PortInUse: when somebody listens on a port of `regions`.
+        Refused: when somebody listens on a port of `regions`.
         OutsideError: when Envoy or Prometheus is not there.
     """
     layout = Layout(state)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from rollouts.errors import CapacityError
 from rollouts.model import Engine
+from tidegate.core.errors import Refused
 
 GIB = 1 << 30
 
@@ -52,14 +52,14 @@ class Admission:
         """Reserve what `engine` needs.
 
         Raises:
-            CapacityError: when it does not fit, with the numbers; nothing is reserved.
+            Refused: when it does not fit, with the numbers; nothing is reserved.
         """
         machine, engines = self._measure(), len(self._tickets)
         # The others are in what the machine has left.
         starting = sum(ticket.engine.memory_bytes for ticket in self._tickets if not ticket.settled)
         free = machine.available_bytes - starting - RESERVE_BYTES
         if engine.memory_bytes > free:
-            raise CapacityError(
+            raise Refused(
                 f"version {engine.version} needs {_gib(engine.memory_bytes)} of memory and {_gib(max(free, 0))} are "
                 "free",
                 hint="stop something, or give the engine less memory",
@@ -68,7 +68,7 @@ class Admission:
             )
         most = machine.cores * ENGINES_PER_CORE
         if engines >= most:
-            raise CapacityError(
+            raise Refused(
                 f"{engines} engines run on {machine.cores} cores; at most {most} may",
                 hint="use fewer regions, or a machine with more cores",
             )

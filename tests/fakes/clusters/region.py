@@ -186,7 +186,7 @@ class ClusterRegion:
             cluster=self.client(transport),
             render=self.render,
             clock=self.time,
-            served=self.users if self.users.per_second else None,
+            served=(lambda _: self.users) if self.users.per_second else None,
             carrier=carrier,
         )
 

@@ -10,12 +10,11 @@ from fakes.clock import SimulatedTime
 from fakes.clusters.region import DELIVERER, a_release, an_image
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
-from fakes.kube.server import FakeTransport, fixed
+from fakes.kube.server import client_of
 from fakes.kube.store import Event
 
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds
-from rollouts.kube.client import KubeClient
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, LEASES, ROLLOUTS, resource_of
 from rollouts.manifests.reference_spec import RolloutReference, SetSpec
@@ -70,13 +69,7 @@ class TheirRegion:
 
     def open(self, needs: TrialNeeds | None = None, **options: Any) -> ReferencedFleet:
         known = {"carrier": DELIVERER, "engines": (ONE, TWO)} | options
-        return ReferencedFleet(self.place, cluster=self.client(), clock=self.time, needs=needs, **known)
-
-    def client(self) -> KubeClient:
-        credentials = fixed("https://eu-west-1.example", self.time, "token")
-        return KubeClient(
-            credentials, namespace=NAMESPACE, clock=self.time, transport=FakeTransport(self.api), chance=lambda: 0.5
-        )
+        return ReferencedFleet(self.place, cluster=client_of(self.api), clock=self.time, needs=needs, **known)
 
     @property
     def rollout(self) -> Json:

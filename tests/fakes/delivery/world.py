@@ -270,8 +270,7 @@ class World:
 
     def stable_versions(self) -> dict[str, str | None]:
         """What users of each region are on."""
-        routes = {name: fleet.proxy.routes for name, fleet in self.fleets.items()}
-        return {name: route.stable.version if route.stable else None for name, route in routes.items()}
+        return {name: fleet.proxy.routes.stable for name, fleet in self.fleets.items()}
 
     def now(self) -> datetime:
         return self.clock.now()

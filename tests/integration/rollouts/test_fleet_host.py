@@ -19,7 +19,7 @@ from fakes.engines.local_fleet import REGION, Users, delivery, stand_in
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
-from rollouts.errors import HostGone, NotPossible, PortInUse
+from rollouts.errors import HostGone, NotPossible
 from rollouts.model import RegionPhase
 from tidegate.core.errors import ExitCode, OutsideError, Refused
 
@@ -130,7 +130,7 @@ async def test_a_port_in_use_is_said_in_one_line_and_nothing_is_left(state: Path
     before = set(psutil.Process().children(recursive=True))
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(PortInUse, match=f"^port {port}, wanted as the entry of a region, is in use"):
+        with pytest.raises(Refused, match=f"^port {port}, wanted as the entry of a region, is in use"):
             await host_client.start(state, {"us-east-1": None, REGION: port}, owned=True)
     assert await host_client.attach(state) is None
     begun = set(psutil.Process().children(recursive=True)) - before

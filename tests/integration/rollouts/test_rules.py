@@ -15,7 +15,8 @@ from fakes.services.http import page
 
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
-from rollouts.errors import RulesRefused, Unreachable
+from rollouts.errors import Unreachable
+from tidegate.core.errors import Refused
 
 RULES = """
 groups:
@@ -86,7 +87,7 @@ async def test_rules_are_evaluated_replaced_and_refused(host: FleetHost, ask: As
 
     await host.load_rules(RULES.format(group="good"))
     assert await groups(ask) == {"good"}
-    with pytest.raises(RulesRefused, match=r"^prometheus refuses the rules: .*unclosed left parenthesis") as caught:
+    with pytest.raises(Refused, match=r"^prometheus refuses the rules: .*unclosed left parenthesis") as caught:
         await host.load_rules(BROKEN)
     assert "\n" not in caught.value.message
     assert "rules.yml" not in caught.value.message
@@ -114,7 +115,7 @@ async def test_rules_outlive_prometheus_and_wait_until_it_is_back(host: FleetHos
     assert await groups(ask) == set()
 
     await host.load_rules(RULES.format(group="good"))
-    with pytest.raises(RulesRefused):
+    with pytest.raises(Refused, match="refuses the rules"):
         await host.load_rules(BROKEN)
     await killed_and_back(host, state)
     assert await groups(ask) == {"good"}

@@ -66,7 +66,7 @@ async def test_one_that_is_no_longer_warm_starts_before_users_move(
         "eu-west-1: version 2 is no longer warm and is started again",
         "eu-west-1: all users are on version 2",
     ]
-    swaps = [route.stable.version for route in fleet.proxy.swaps if route.stable]
+    swaps = [route.stable for route in fleet.proxy.swaps if route.stable]
     assert swaps[-1] == "2"
     assert "2" in fleet.engines.running()
 

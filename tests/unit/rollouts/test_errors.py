@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from rollouts.errors import CapacityError, EngineDidNotStart, NotPossible, PortInUse, error_from_json, error_to_json
+from rollouts.errors import EngineDidNotStart, NotOurs, NotPossible, error_from_json, error_to_json
 from tidegate.core.errors import OutsideError, TidegateError
 
 
-@pytest.mark.parametrize("kind", [EngineDidNotStart, NotPossible, CapacityError, PortInUse, OutsideError])
+@pytest.mark.parametrize("kind", [EngineDidNotStart, NotPossible, NotOurs, OutsideError])
 def test_an_error_arrives_as_it_was_sent(kind: type[TidegateError]) -> None:
     sent = kind("it died", hint="see its log", detail="Traceback")
     got = error_from_json(json.loads(json.dumps(error_to_json(sent))))

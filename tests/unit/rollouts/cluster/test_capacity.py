@@ -15,8 +15,8 @@ from rollouts.cluster.capacity import (
     headroom_on_nodes,
     refuse_without_headroom,
 )
-from rollouts.errors import CapacityError
 from rollouts.kube.resources import NODES, RESOURCE_QUOTAS
+from tidegate.core.errors import Refused
 from tidegate.core.model import Json
 from tidegate.testing import versions
 
@@ -105,7 +105,7 @@ def test_a_quota_bounds_too() -> None:
 
 def test_a_refusal_says_what_would_fit() -> None:
     rooms = [Headroom(pods=9, bound_by="quota"), Headroom(pods=2, bound_by="3 nodes take such pods")]
-    with pytest.raises(CapacityError) as caught:
+    with pytest.raises(Refused) as caught:
         refuse_without_headroom("2", EngineDemand(first=4, most=4), rooms)
     assert caught.value.message == (
         "version 2 needs 4 engines besides those that serve, and there is room for 2: 3 nodes take such pods"
@@ -125,7 +125,7 @@ async def test_a_region_without_room_is_left_as_it_is() -> None:
     bring_nodes(region, 3, cpu="8")
     await region.fleet.deploy(an_image("1"))
     before = region.rollout
-    with pytest.raises(CapacityError, match="needs 2 engines besides those that serve, and there is room for 1"):
+    with pytest.raises(Refused, match="needs 2 engines besides those that serve, and there is room for 1"):
         await region.fleet.deploy(an_image("2"))
     assert region.rollout == before
 
@@ -143,7 +143,7 @@ async def test_a_quota_is_heeded_before_anything_is_applied() -> None:
     made = region.cluster.create(RESOURCE_QUOTAS, quota)
     status = {"hard": {"pods": "3"}, "used": {"pods": "2"}}
     region.cluster.update_status(RESOURCE_QUOTAS, made | {"status": status})
-    with pytest.raises(CapacityError, match="quota engines has 1 pods left"):
+    with pytest.raises(Refused, match="quota engines has 1 pods left"):
         await region.fleet.deploy(an_image("1"))
 
 

@@ -10,11 +10,11 @@ from fakes.kube.refusal import Refusal
 from fakes.kube.requests import WRITES, Fault, LoseAnswer, Meanwhile
 
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.errors import FleetError, Forbidden, NotOurs, WouldTakeDown
+from rollouts.errors import FleetError, Forbidden, NotOurs
 from rollouts.kube.resources import HTTP_ROUTES, POD_DISRUPTION_BUDGETS, ROLLOUTS, SERVICES, resource_of
 from rollouts.manifests.conventions import stable_service
 from rollouts.model import RegionPhase, RegionState
-from tidegate.core.errors import ExitCode
+from tidegate.core.errors import ExitCode, Refused
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
@@ -211,7 +211,7 @@ class TestAServiceKeepsItsEngines:
         for resource, name in ((SERVICES, STABLE), (SERVICES, f"{NAME}-canary"), (HTTP_ROUTES, NAME)):
             region.cluster.patch(resource, name, {"metadata": {"labels": {DELIVERY: NAME}}}, manager="kubectl-label")
         region.cluster.delete(ROLLOUTS, NAME, propagation="Orphan")
-        with pytest.raises(WouldTakeDown) as caught:
+        with pytest.raises(Refused) as caught:
             await region.fleet.deploy(an_image("1"))
         assert f"Service {STABLE} selects 4 engines that are ready, and would select 0" in str(caught.value)
         assert caught.value.exit_code == ExitCode.USAGE

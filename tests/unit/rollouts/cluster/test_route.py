@@ -14,13 +14,12 @@ from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import Fault, Refuse
-from fakes.kube.server import FakeTransport, fixed
+from fakes.kube.server import client_of
 
 from rollouts.cluster.guard import Guard
 from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.route import RouteFleet
 from rollouts.errors import EngineDidNotStart, FleetError, NotOurs, NotPossible, NotTheCarrier, Overruled, Unfit
-from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HTTP_ROUTES,
@@ -53,13 +52,7 @@ class RouteRegion(TwoBackends):
 
     def open(self, **options: Any) -> RouteFleet:
         known = {"carrier": DELIVERER, "champion": ONE} | options
-        return RouteFleet(self.place, cluster=self.client(), clock=self.time, **known)
-
-    def client(self) -> KubeClient:
-        credentials = fixed("https://eu-west-1.example", self.time, "token")
-        return KubeClient(
-            credentials, namespace=NAMESPACE, clock=self.time, transport=FakeTransport(self.api), chance=lambda: 0.5
-        )
+        return RouteFleet(self.place, cluster=client_of(self.api), clock=self.time, **known)
 
 
 @pytest.fixture(params=[False, True], ids=["services", "pools"])
@@ -208,7 +201,7 @@ async def test_who_moves_the_weights_meanwhile_is_named_and_users_go_back(region
 async def test_the_guard_takes_back_what_nobody_carries(region: RouteRegion) -> None:
     await region.fleet.deploy(TWO)
     await region.fleet.shift(50)
-    client = region.client()
+    client = client_of(region.api)
     guard = Guard(region.place, client, region.time)
     for _ in range(200):
         if taken := await guard.check():

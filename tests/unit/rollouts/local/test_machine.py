@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rollouts.errors import CapacityError
 from rollouts.local.machine import (
     ENGINES_PER_CORE,
     GIB,
@@ -17,6 +16,7 @@ from rollouts.local.machine import (
     measure,
 )
 from rollouts.model import Engine
+from tidegate.core.errors import Refused
 from tidegate.testing import an_engine
 
 MACHINE = Machine(available_bytes=8 * GIB, cores=2)
@@ -28,7 +28,7 @@ def engine(gib: float) -> Engine:
 
 def test_an_engine_that_fits_is_let_in_and_the_reserve_is_not_given_away() -> None:
     Admission(lambda: MACHINE).admit(engine(7.5))
-    with pytest.raises(CapacityError, match=r"version 7 needs 8\.0 GiB of memory and 7\.5 GiB are free"):
+    with pytest.raises(Refused, match=r"version 7 needs 8\.0 GiB of memory and 7\.5 GiB are free"):
         Admission(lambda: MACHINE).admit(engine(8))
     assert RESERVE_BYTES == GIB // 2
 
@@ -37,14 +37,14 @@ def test_a_core_carries_a_handful_of_engines() -> None:
     admission = Admission(lambda: MACHINE)
     for _ in range(2 * ENGINES_PER_CORE):
         admission.admit(engine(0.1))
-    with pytest.raises(CapacityError, match="8 engines run on 2 cores; at most 8 may"):
+    with pytest.raises(Refused, match="8 engines run on 2 cores; at most 8 may"):
         admission.admit(engine(0.1))
 
 
 def test_two_that_start_together_do_not_get_the_same_memory() -> None:
     admission = Admission(lambda: MACHINE)
     admission.admit(engine(5))
-    with pytest.raises(CapacityError, match=r"2\.5 GiB are free"):
+    with pytest.raises(Refused, match=r"2\.5 GiB are free"):
         admission.admit(engine(5))
 
 
