@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rollouts.argo.model import PauseReason, Rollout, parse_time, step_text
-from rollouts.kube.objects import owns_field
+from rollouts.kube.objects import at, owns_field
 from tidegate.core.model import Json, Value
 
 ABORTED, TIMED_OUT = "RolloutAborted", "ProgressDeadlineExceeded"
@@ -103,19 +103,15 @@ def likely_cause(ro: Rollout) -> str:
         return "no Argo Rollouts controller ever looked at it: none runs, or none for this namespace"
     routing = (ro.canary or {}).get("trafficRouting") or {}
     plugins = sorted(routing.get("plugins") or {})
-    tells = "its log and its metric rollout_reconcile_error tell"
-    if plugins:
-        return (
-            f"the controller does not run, or the traffic plugin {plugins[0]} does not load or fails and it ends there "
-            f"each time; {tells}"
-        )
     routers = sorted(key for key, value in routing.items() if isinstance(value, dict))
-    if routers:
-        return (
-            f"the controller does not run, or traffic routing by {routers[0]} fails (an object that is not there, or "
-            f"is not allowed) and it ends there each time; {tells}"
-        )
-    return "the Argo Rollouts controller does not run or fails on this rollout: its log tells"
+    if plugins:
+        what = f"the traffic plugin {plugins[0]} does not load or fails"
+    elif routers:
+        what = f"traffic routing by {routers[0]} fails (an object that is not there, or is not allowed)"
+    else:
+        return "the Argo Rollouts controller does not run or fails on this rollout: its log tells"
+    tells = "its log and its metric rollout_reconcile_error tell"
+    return f"the controller does not run, or {what} and it ends there each time; {tells}"
 
 
 def _unscaled(ro: Rollout) -> PendingReaction | None:
@@ -124,23 +120,15 @@ def _unscaled(ro: Rollout) -> PendingReaction | None:
     `rolloutCanary` writes the status of a new template first, so that its generation is observed. What comes next, the
     ReplicaSet's pods, comes after traffic routing: where that fails, the condition stays what it was for ever.
     """
+    scale = at(ro.step, "setCanaryScale", default={})
+    wants_pods = ro.step is None or bool(ro.step.get("setWeight")) or any(scale.values())
     routed = (ro.canary or {}).get("trafficRouting") is not None
     idle = not ro.status.get("updatedReplicas") and not ro.pause_conditions and not ro.paused_by_spec
     refused = any(condition.get("type") == "ReplicaFailure" for condition in ro.conditions)
-    if not (routed and idle and ro.in_progress and _wants_pods(ro)) or refused or ro.aborted:
+    if not (routed and idle and ro.in_progress and wants_pods) or refused or ro.aborted:
         return None
     made = [each for each in ro.conditions if each.get("reason") == NEW_REPLICA_SET]
     return PendingReaction(UNSCALED, parse_time(made[0].get("lastUpdateTime"))) if made else None
-
-
-def _wants_pods(ro: Rollout) -> bool:
-    step = ro.step
-    if step is None:
-        return True
-    scale = step.get("setCanaryScale") or {}
-    return bool(
-        step.get("setWeight") or scale.get("replicas") or scale.get("weight") or scale.get("matchTrafficWeight")
-    )
 
 
 def _written_at(thing: Json, *path: str) -> datetime | None:

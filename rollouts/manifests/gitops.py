@@ -8,13 +8,13 @@ sync with `Replace=true` would take away the label by which an object is a deliv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, WORKLOADS, resource_of
 from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
 from rollouts.manifests.route_spec import RouteFleetSpec
-from rollouts.manifests.routers import ROUTERS
+from rollouts.manifests.routers import ROUTERS, HttpRoutes
 from tidegate.core.model import Json, Value
 
 METADATA = ("/metadata/labels", "/metadata/annotations")
@@ -36,12 +36,6 @@ class DeliveredObject(Value):
     fields: tuple[str, ...]
     """JSON pointers (RFC 6901)."""
 
-    @property
-    def target(self) -> Json:
-        """As both tools name it."""
-        group = {"group": self.resource.group} if self.resource.group else {}
-        return {**group, "kind": self.resource.kind, "name": self.name}
-
 
 def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
     """Of these objects, each once, in their order."""
@@ -56,24 +50,20 @@ def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
 
 def delivered_by_reference(fleet: TheirsFleetSpec) -> tuple[DeliveredObject, ...]:
     """What a delivery writes of objects of others: fields in lists, which are left as wholes."""
+    written: list[tuple[Resource, str, tuple[str, ...]]]
+    if isinstance(fleet, RouteFleetSpec):
+        workloads = [each.workload for each in fleet.peers.values() if each.workload]
+        written = [(HTTP_ROUTES, fleet.route, (HttpRoutes.rules,))]
+        written += [(WORKLOADS[each.kind], each.name, (*each.set, each.replicas)) for each in workloads]
+    else:
+        assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
+        theirs, containers = fleet.rollout, ("/spec/template/spec/containers",)
+        asked = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
+        written = [(*asked, containers), (fleet.route_kind, theirs.route, (ROUTERS[fleet.traffic].rules,))]
     return tuple(
         DeliveredObject(resource=resource, name=name, namespace=fleet.namespace, fields=fields)
-        for resource, name, fields in _written(fleet)
+        for resource, name, fields in written
     )
-
-
-def _written(fleet: TheirsFleetSpec) -> Iterator[tuple[Resource, str, tuple[str, ...]]]:
-    if isinstance(fleet, RouteFleetSpec):
-        yield HTTP_ROUTES, fleet.route, ("/spec/rules",)
-        for each in fleet.peers.values():
-            if workload := each.workload:
-                yield WORKLOADS[workload.kind], workload.name, (*workload.set, workload.replicas)
-        return
-    assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
-    theirs = fleet.rollout
-    asked_by = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
-    yield *asked_by, ("/spec/template/spec/containers",)
-    yield fleet.route_kind, theirs.route, (ROUTERS[fleet.traffic].rules,)
 
 
 def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:
@@ -94,8 +84,9 @@ def flux_settings(delivered: Iterable[DeliveredObject]) -> Json:
     """For the `spec` of a Flux Kustomization: it brings these objects, and leaves them to deliveries."""
     # A strategic merge patch; one of JSON would fail on an object without annotations.
     patch = "apiVersion: {}\nkind: {}\nmetadata:\n  name: {}\n  annotations:\n    " + f"{RECONCILE}: {ONCE}\n"
-    patches = [
-        {"patch": patch.format(each.resource.api_version, each.resource.kind, each.name), "target": each.target}
-        for each in delivered
-    ]
+    patches = []
+    for each in delivered:
+        kind, group = each.resource, {"group": each.resource.group} if each.resource.group else {}
+        target = {**group, "kind": kind.kind, "name": each.name}
+        patches.append({"patch": patch.format(kind.api_version, kind.kind, each.name), "target": target})
     return {"patches": patches}

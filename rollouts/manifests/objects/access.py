@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import NamedTuple
 
 from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import (
@@ -22,10 +24,10 @@ from rollouts.manifests.admission import policy_names
 from rollouts.manifests.conventions import canary_service, driver, guard, lease, samples_request, stable_service
 from rollouts.manifests.manifest import Place, Site, manifest
 from rollouts.manifests.route_spec import BackendKind, RouteReference
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
 
 
-class Right(Value):
+class Right(NamedTuple):
     """One line of a Role."""
 
     resource: Resource
@@ -43,11 +45,10 @@ class Right(Value):
 
     def questions(self, namespace: str | None = None) -> Iterator[AccessReview]:
         """As the API server is asked whether one has it: one question for each verb and name."""
-        for verb in self.verbs:
-            for name in self.names or ("",):
-                yield AccessReview(
-                    verb=verb, resource=self.resource, name=name, subresource=self.subresource, namespace=namespace
-                )
+        for verb, name in product(self.verbs, self.names or ("",)):
+            yield AccessReview(
+                verb=verb, resource=self.resource, name=name, subresource=self.subresource, namespace=namespace
+            )
 
 
 Rights = tuple[Right, ...]
@@ -126,15 +127,26 @@ def route_rights(delivery: str, theirs: RouteReference) -> Rights:
 
 def rights(site: Site) -> Rights:
     """In the namespace of a Rollout that is rendered: to move it, to apply its objects, to read what a doctor reads."""
-    moved = guard_rights(site.name, site.name, site.route, site.name)
-    # Server-side apply is a patch; of an object that is not there yet it asks for `create` too.
-    applied = (f"create {kind}\nget,patch {kind} {names}" for kind, names in _written_objects(site).items())
+    fleet, name, samples, guarded = site.fleet, site.name, samples_request(site.name), guard(site.name)
+    direct = f"{stable_service(name)} {canary_service(name)}"
+    # What a delivery says again and again, by its kind and names; none where the names come from outside.
+    applied = {
+        "rollouts": name,
+        "services": direct,
+        site.route.plural: f"{name} {direct}" if fleet.gateway.direct else name,
+        "analysistemplates": "",
+        "podmonitors": "",
+        **({"poddisruptionbudgets": name} if fleet.unavailable else {}),
+        **({"configmaps": samples} if site.release.samples else {}),
+        **({"scaledobjects": name} if fleet.autoscale else {}),
+    }
     return (
-        *(each for each in moved if each.resource != EVENTS),
-        *_rights("\n".join(applied)),
-        *_rights(LOOKED_AT, name=site.name),
-        *(_rights(f"get deployments {guard(site.name)}") if site.release.guard else ()),
-        *(_rights(SAMPLED, samples=samples_request(site.name)) if site.release.samples else ()),
+        *(each for each in guard_rights(name, name, site.route, name) if each.resource != EVENTS),
+        # Server-side apply is a patch; of an object that is not there yet it asks for `create` too.
+        *_rights("\n".join(f"create {kind}\nget,patch {kind} {names}" for kind, names in applied.items())),
+        *_rights(LOOKED_AT, name=name),
+        *(_rights(f"get deployments {guarded}") if site.release.guard else ()),
+        *(_rights(SAMPLED, samples=samples) if site.release.samples else ()),
     )
 
 
@@ -148,25 +160,6 @@ def cluster_rights(site: Site) -> Rights:
     rows = ["list nodes", *(() if site.fleet.nodes.grow else ("list pods",))]
     rows += [f"get {each.plural} {names}" for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if names]
     return _rights("\n".join(rows))
-
-
-def _written_objects(site: Site) -> dict[str, str]:
-    """Names of the objects that a delivery says again and again, by their kind; empty where they come from outside."""
-    fleet, name, samples = site.fleet, site.name, samples_request(site.name)
-    direct = f"{stable_service(name)} {canary_service(name)}"
-    asked = {
-        "poddisruptionbudgets": (fleet.unavailable, name),
-        "configmaps": (site.release.samples, samples),
-        "scaledobjects": (fleet.autoscale, name),
-    }
-    return {
-        "rollouts": name,
-        "services": direct,
-        site.route.plural: f"{name} {direct}" if fleet.gateway.direct else name,
-        "analysistemplates": "",
-        "podmonitors": "",
-        **{kind: named for kind, (there, named) in asked.items() if there},
-    }
 
 
 def access(site: Site) -> tuple[Json, ...]:

@@ -22,74 +22,6 @@ Served = tuple[int, Json]
 """Status code and body."""
 
 
-class Verbs:
-    """One method for each verb."""
-
-    def __init__(self, cluster: FakeCluster, access: Access) -> None:
-        self._cluster = cluster
-        self._access = access
-
-    def serve(self, call: Call, asked: Asked) -> Served:
-        """Do it.
-
-        Raises:
-            Refusal: it cannot be done.
-        """
-        if call.plural == "selfsubjectaccessreviews" and call.verb == "create":
-            body = _parsed(asked)
-            return 201, body | {"status": self._access.review(body.get("spec") or {})}
-        resource = self._cluster.served(call.group, call.plural, call.version)
-        if call.subresource not in ("", "status") or (call.subresource and not has_status(resource)):
-            raise no_such_path()
-        verb = getattr(self, f"_{call.verb}", None)
-        if verb is None:
-            raise Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        served: Served = verb(resource, call, asked)
-        return served
-
-    def _get(self, resource: Resource, call: Call, asked: Asked) -> Served:
-        return 200, self._cluster.shared(resource, call.name, namespace=call.namespace)
-
-    def _list(self, resource: Resource, call: Call, asked: Asked) -> Served:
-        """Items of a typed list have no apiVersion and kind of their own; those of custom resources do."""
-        found = self._cluster.all_shared(
-            resource,
-            labels=asked.query.get("labelSelector", ""),
-            fields=asked.query.get("fieldSelector", ""),
-            namespace=call.namespace,
-        )
-        items, metadata = list(found), {"resourceVersion": str(self._cluster.store.version)}
-        if not is_custom(resource):
-            items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
-        body = {"apiVersion": resource.api_version, "kind": f"{resource.kind}List", "metadata": metadata}
-        return 200, body | {"items": items}
-
-    def _create(self, resource: Resource, call: Call, asked: Asked) -> Served:
-        if call.name:
-            raise Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        return 201, self._cluster.create(resource, _parsed(asked), namespace=call.namespace, **_options(asked))
-
-    def _update(self, resource: Resource, call: Call, asked: Asked) -> Served:
-        body = _parsed(asked)
-        if (body.get("metadata") or {}).get("name") != call.name:
-            raise bad_request(f"the name of the object does not match the name on the URL ({call.name})")
-        where: Json = {"namespace": call.namespace, "subresource": call.subresource}
-        return 200, self._cluster.update(resource, body, **where, **_options(asked))
-
-    def _patch(self, resource: Resource, call: Call, asked: Asked) -> Served:
-        kind = PatchKind(asked.headers["content-type"])
-        options: Json = {"namespace": call.namespace, "subresource": call.subresource} | _options(asked)
-        if kind is PatchKind.APPLY:
-            options["force"] = asked.query.get("force") == "true"
-        existed = self._cluster.find(resource, call.name, namespace=call.namespace) is not None
-        patched = self._cluster.patch(resource, call.name, _parsed(asked), kind=kind, **options)
-        return 200 if existed else 201, patched
-
-    def _delete(self, resource: Resource, call: Call, asked: Asked) -> Served:
-        self._cluster.delete(resource, call.name, namespace=call.namespace)
-        return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-
-
 def _options(asked: Asked) -> Json:
     """`fieldManager` is, where none is said, the first part of the user agent (`managerOrUserAgent`)."""
     agent = asked.headers.get("user-agent", "unknown").split("/")[0]
@@ -142,7 +74,6 @@ class Api:
         """How far the server's clock is ahead, as its Date header tells."""
         self.calls: list[Call] = []
         """Every request that got through, in order."""
-        self._verbs = Verbs(cluster, self.access)
 
     def vanish(self) -> None:
         """The region cannot be reached any more; it goes on by itself."""
@@ -185,7 +116,49 @@ class Api:
             return self._json(200, _discovered(self.cluster, asked.path.strip("/").split("/")))
         if call.plural == "pods" and call.subresource == "proxy":
             return self._proxied(call, asked)
-        return self._json(*self._verbs.serve(call, asked))
+        if call.plural == "selfsubjectaccessreviews" and call.verb == "create":
+            review = _parsed(asked)
+            return self._json(201, review | {"status": self.access.review(review.get("spec") or {})})
+        return self._json(*self._done(call, asked))
+
+    def _done(self, call: Call, asked: Asked) -> Served:
+        """What the verb says is done."""
+        cluster, kind = self.cluster, self.cluster.served(call.group, call.plural, call.version)
+        if call.subresource not in ("", "status") or (call.subresource and not has_status(kind)):
+            raise no_such_path()
+        where: Json = {"namespace": call.namespace}
+        match call.verb:
+            case "get":
+                return 200, cluster.shared(kind, call.name, **where)
+            case "list":
+                return 200, self._listed(kind, asked, call.namespace)
+            case "create" if not call.name:
+                return 201, cluster.create(kind, _parsed(asked), **where, **_options(asked))
+            case "update":
+                body = _parsed(asked)
+                if (body.get("metadata") or {}).get("name") != call.name:
+                    raise bad_request(f"the name of the object does not match the name on the URL ({call.name})")
+                return 200, cluster.update(kind, body, **where, subresource=call.subresource, **_options(asked))
+            case "patch":
+                patch, options = PatchKind(asked.headers["content-type"]), where | _options(asked)
+                if patch is PatchKind.APPLY:
+                    options["force"] = asked.query.get("force") == "true"
+                existed, body = cluster.find(kind, call.name, **where) is not None, _parsed(asked)
+                options |= {"kind": patch, "subresource": call.subresource}
+                return 200 if existed else 201, cluster.patch(kind, call.name, body, **options)
+            case "delete":
+                cluster.delete(kind, call.name, **where)
+                return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        raise Refusal(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+    def _listed(self, kind: Resource, asked: Asked, namespace: str) -> Json:
+        """Items of a typed list have no apiVersion and kind of their own; those of custom resources do."""
+        labels, fields = asked.query.get("labelSelector", ""), asked.query.get("fieldSelector", "")
+        items = list(self.cluster.all_shared(kind, labels=labels, fields=fields, namespace=namespace))
+        if not is_custom(kind):
+            items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
+        metadata = {"resourceVersion": str(self.cluster.store.version)}
+        return {"apiVersion": kind.api_version, "kind": f"{kind.kind}List", "metadata": metadata, "items": items}
 
     def _proxied(self, call: Call, asked: Asked) -> Reply:
         """What a pod's own server says; it does not see `Authorization`, which authentication drops."""
