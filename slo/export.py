@@ -14,7 +14,7 @@ from pydantic import Field
 
 from slo.catalogue import group_of
 from slo.dashboards.grafana import dashboard_json, dashboards_of
-from slo.formats.write import write_prometheus
+from slo.formats.sloth import write_prometheus
 from slo.kubernetes.analysis import analysis_template
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
 from slo.model import KubernetesNames, Labels, Slo, SloGroup

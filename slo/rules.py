@@ -13,7 +13,6 @@ from pydantic import Field
 
 from slo.model import WINDOW_PLACE, Alert, EventSli, Labels, RawSli, Slo, SloGroup
 from slo.windows import AlertWindow, AlertWindows
-from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
 from tidegate.core.units import prometheus_duration
 
@@ -109,12 +108,11 @@ def sli_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
 
 
 def correction_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
-    """How busy each window was, against the period's mean; what a denominator-corrected SLO is weighed by.
-
-    Raises:
-        UsageError: when the SLO counts no events.
-    """
-    total = _events(slo).total_query
+    """How busy each window was, against the period's mean; what a denominator-corrected SLO is weighed by."""
+    if not slo.denominator_corrected:
+        return ()
+    assert isinstance(slo.sli, EventSli), "a correction of a raw SLI is refused where it is read"
+    total = slo.sli.total_query
     return tuple(
         Rule(
             record=numerator_correction(window),
@@ -155,12 +153,6 @@ def _error_ratio(slo: Slo, window: timedelta) -> str:
     correction = f"{numerator_correction(window)}{selector(identity(slo))}"
     # No parentheses around the error query, because Sloth puts none: an `or` in it is then not corrected.
     return f"(\n{correction}\n* on()\n{error}\n)\n/\n({total})\n"
-
-
-def _events(slo: Slo) -> EventSli:
-    if not isinstance(slo.sli, EventSli):
-        raise UsageError(f"{slo.id} is denominator-corrected but counts no events", hint="give the SLI `events`")
-    return slo.sli
 
 
 def metadata_rules(slo: Slo, group: SloGroup, windows: AlertWindows) -> tuple[Rule, ...]:
@@ -240,7 +232,6 @@ def rules_for(group: SloGroup, windows: AlertWindows, options: RuleOptions = _NO
 
     Raises:
         ValueError: when an SLO's window is not the period of `windows`.
-        UsageError: when a denominator-corrected SLO counts no events.
     """
     return tuple(found for slo in group.slos for found in _groups_of(slo, group, windows, options))
 
@@ -252,8 +243,7 @@ def _groups_of(slo: Slo, group: SloGroup, windows: AlertWindows, options: RuleOp
     parts: dict[str, tuple[Rule, ...]] = {}
     if not options.disable_recordings:
         parts["sli-recordings"] = sli_rules(slo, windows)
-        corrections = correction_rules(slo, windows) if slo.denominator_corrected else ()
-        parts["meta-recordings"] = metadata_rules(slo, group, windows) + corrections
+        parts["meta-recordings"] = metadata_rules(slo, group, windows) + correction_rules(slo, windows)
     if not options.disable_alerts:
         parts["alerts"] = alert_rules(slo, windows)
     for part, rules in parts.items():

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes.metrics.queries import together
+from fakes.metrics.queries import read, together
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
-from slo.formats.read import read
 from slo.rules import rules_for
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
