@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -104,7 +103,14 @@ class RuleGroup:
 
 def sli_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
     """One rule for each window; the one of the period averages what the shortest window recorded."""
-    return tuple(_sli_rule(slo, window, windows) for window in windows.lengths)
+    return tuple(
+        Rule(
+            record=sli_error(window),
+            expr=_average(slo, windows) if window == windows.period else over(_error_ratio(slo, window), window),
+            labels=identity(slo) | {SLOTH_WINDOW: prometheus_duration(window)} | dict(slo.labels),
+        )
+        for window in windows.lengths
+    )
 
 
 def correction_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
@@ -127,14 +133,6 @@ def correction_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
 def over(query: str, window: timedelta) -> str:
     """`query` with the window in its place."""
     return WINDOW_PLACE.sub(prometheus_duration(window), query)
-
-
-def _sli_rule(slo: Slo, window: timedelta, windows: AlertWindows) -> Rule:
-    return Rule(
-        record=sli_error(window),
-        expr=_average(slo, windows) if window == windows.period else over(_error_ratio(slo, window), window),
-        labels=identity(slo) | {SLOTH_WINDOW: prometheus_duration(window)} | dict(slo.labels),
-    )
 
 
 def _average(slo: Slo, windows: AlertWindows) -> str:
@@ -233,19 +231,17 @@ def rules_for(group: SloGroup, windows: AlertWindows, options: RuleOptions = _NO
     Raises:
         ValueError: when an SLO's window is not the period of `windows`.
     """
-    return tuple(found for slo in group.slos for found in _groups_of(slo, group, windows, options))
-
-
-def _groups_of(slo: Slo, group: SloGroup, windows: AlertWindows, options: RuleOptions) -> Iterator[RuleGroup]:
-    if slo.window != windows.period:
-        raise ValueError(f"{slo.id} is over {slo.window}, its windows are for {windows.period}")
-    slo = slo.model_copy(update={"labels": {**slo.labels, **options.extra_labels}})
-    parts: dict[str, tuple[Rule, ...]] = {}
-    if not options.disable_recordings:
-        parts["sli-recordings"] = sli_rules(slo, windows)
-        parts["meta-recordings"] = metadata_rules(slo, group, windows) + correction_rules(slo, windows)
-    if not options.disable_alerts:
-        parts["alerts"] = alert_rules(slo, windows)
-    for part, rules in parts.items():
-        if rules:
-            yield RuleGroup(name=f"sloth-slo-{part}-{slo.id}", rules=rules, interval=slo.interval)
+    groups = []
+    for given in group.slos:
+        if given.window != windows.period:
+            raise ValueError(f"{given.id} is over {given.window}, its windows are for {windows.period}")
+        slo = given.model_copy(update={"labels": {**given.labels, **options.extra_labels}})
+        parts: dict[str, tuple[Rule, ...]] = {}
+        if not options.disable_recordings:
+            parts["sli-recordings"] = sli_rules(slo, windows)
+            parts["meta-recordings"] = metadata_rules(slo, group, windows) + correction_rules(slo, windows)
+        if not options.disable_alerts:
+            parts["alerts"] = alert_rules(slo, windows)
+        names = ((f"sloth-slo-{part}-{slo.id}", rules) for part, rules in parts.items() if rules)
+        groups += [RuleGroup(name=name, rules=rules, interval=slo.interval) for name, rules in names]
+    return tuple(groups)
