@@ -77,20 +77,15 @@ _STEP = "1m"
 """Between two looks at a level: 4,320 in the longest window that is looked at."""
 
 
-def sli_of(item: SloSpec, *, service: str, counted_by: CountedBy, sources: Sequence[MetricSource] = ()) -> Sli:
-    """The queries of one SLO of a service, by region; without a series where nothing happened."""
-    sli, theirs = _of_anybody(item, counted_by, sources), series_of_others(sources)
-    queries = {name: of_service(query, service, but=theirs) for name, query in sli}
-    return sli.model_copy(update=queries)
-
-
-def _of_anybody(item: SloSpec, counted_by: CountedBy, sources: Sequence[MetricSource]) -> Sli:
+def _sli(item: SloSpec, counted_by: CountedBy, sources: Sequence[MetricSource], source: MetricSource | None) -> Sli:
+    """The queries of one SLO of anybody, by region; without a series where nothing happened."""
     if item.errors:
-        return _failed(item.errors.counted_by or counted_by, sources)
+        counted = requests(item.errors.counted_by or counted_by, _REGIONS, sources)
+        return EventSli(error_query=counted.failed, total_query=nonzero(counted.judged))
     if item.quality:
         dimension = f'dimension="{item.quality.dimension}"'
         return _share_of_time(series_selector(QUALITY.name, dimension, SERVING), f"< bool {item.quality.at_least:g}")
-    scope = _REGIONS.model_copy(update={"source": _source_of(item, sources)})
+    scope = _REGIONS.model_copy(update={"source": source})
     if item.kv_cache:
         serving = scope.model_copy(update={"matchers": (SERVING,)})
         return _share_of_time(serving.level(KV_CACHE_USAGE.name), f"> bool {item.kv_cache.below:g}")
@@ -99,15 +94,6 @@ def _of_anybody(item: SloSpec, counted_by: CountedBy, sources: Sequence[MetricSo
     threshold = item.threshold_in(sources)
     assert threshold, "one kind is always said"
     return _slower(threshold, scope)
-
-
-def _source_of(item: SloSpec, sources: Sequence[MetricSource]) -> MetricSource | None:
-    return source_of(sources, item.signal) if item.signal else None
-
-
-def _failed(counted_by: CountedBy, sources: Sequence[MetricSource]) -> EventSli:
-    counted = requests(counted_by, _REGIONS, sources)
-    return EventSli(error_query=counted.failed, total_query=nonzero(counted.judged))
 
 
 def _slower(threshold: Threshold, scope: Scope) -> EventSli:
@@ -176,8 +162,13 @@ def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy, sources: Seque
 
     Its queries give one series for each region, over the users of stable and canary of `service` together.
     """
-    source = _source_of(item, sources)
+    source = source_of(sources, item.signal) if item.signal else None
     by_region = source is None or bool(source.region_label)
+    sli, theirs = _sli(item, counted_by, sources, source), series_of_others(sources)
+    # What a Rollout's analysis selects the canary by.
+    canary: Labels = {}
+    if source is not None and not source.has_own_labels:
+        canary = source.labels_of(service="", region="{{args.region}}", role="canary", version="{{args.version}}")
     return Slo(
         service=service,
         name=item.name,
@@ -185,19 +176,12 @@ def slo_of(item: SloSpec, *, service: str, counted_by: CountedBy, sources: Seque
         objective=item.objective,
         window=item.window,
         labels=item.labels,
-        sli=sli_of(item, service=service, counted_by=counted_by, sources=sources),
-        canary=_canary(source),
+        sli=sli.model_copy(update={name: of_service(query, service, but=theirs) for name, query in sli}),
+        canary=canary,
         # Nobody has to get up for an engine that is there by now; and one of one is already all of them.
         page=None if item.start else alert(item, service, "page", by_region=by_region),
         ticket=alert(item, service, "ticket", by_region=by_region),
     )
-
-
-def _canary(source: MetricSource | None) -> Labels:
-    """What a Rollout's analysis selects the canary by."""
-    if source is None or source.has_own_labels:
-        return {}
-    return source.labels_of(service="", region="{{args.region}}", role="canary", version="{{args.version}}")
 
 
 def group_of(

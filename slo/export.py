@@ -5,16 +5,16 @@ For Sloth, Prometheus, a cluster, Alertmanager and Grafana, in the order in whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from slo.catalogue import group_of
 from slo.dashboards.grafana import dashboard_json, dashboards_of
-from slo.formats.write import write_prometheus
+from slo.formats.sloth import write_prometheus
 from slo.kubernetes.analysis import analysis_template
 from slo.kubernetes.pod_monitor import engine_monitor, gpu_monitor
 from slo.model import KubernetesNames, Labels, Slo, SloGroup
@@ -137,40 +137,6 @@ class ExportCluster(Value):
     """Of every object, besides our own: rule and monitor selectors ask for them."""
 
 
-class ExportRequest(Value):
-    """A delivery's SLOs, and what the export should look like."""
-
-    delivery: str
-    promises: tuple[SloSpec, ...] = Field(min_length=1)
-    counted_by: CountedBy
-    sources: tuple[MetricSource, ...] = ()
-    """Where it is read what others count; vLLM's own metrics when empty."""
-    cost: CostSpec | None = None
-    stage: timedelta
-    """How long a canary is on trial."""
-    scrape_interval: timedelta
-    """Of the engines."""
-    more: tuple[RuleGroup, ...] = ()
-    """Rules besides those of SLOs and signals."""
-    cluster: ExportCluster = ExportCluster()
-
-    @property
-    def told(self) -> dict[str, Any]:
-        """Whose service it is, and by whom its events are counted."""
-        return {"service": self.delivery, "counted_by": self.counted_by, "sources": self.sources}
-
-    def names(self, suffix: str, slo: Slo | None = None) -> KubernetesNames:
-        """Name, namespace and labels of an object of the delivery, or of one of its SLOs.
-
-        A dot joins the names of both, which have none: with a dash, `chat-eu` and `ttft` would be `chat` and `eu-ttft`.
-        """
-        return KubernetesNames(
-            name=object_name(f"{self.delivery}.{slo.name}" if slo else self.delivery, suffix),
-            namespace=self.cluster.namespace,
-            labels={DELIVERY: self.delivery} | dict(self.cluster.labels),
-        )
-
-
 class ExportedFile(Value):
     """One file."""
 
@@ -185,34 +151,78 @@ class ExportedFile(Value):
     """What could not be in it, each with the reason."""
 
 
-def export_files(wanted: ExportRequest) -> tuple[ExportedFile, ...]:
-    """Every file; the same input gives the same bytes."""
-    group = group_of(wanted.promises, **wanted.told)
-    signals = (*signal_groups(**wanted.told, cost=wanted.cost), *wanted.more)
+def export_files(
+    delivery: str,
+    promises: Sequence[SloSpec],
+    *,
+    counted_by: CountedBy,
+    stage: timedelta,
+    scrape_interval: timedelta,
+    sources: Sequence[MetricSource] = (),
+    cost: CostSpec | None = None,
+    more: Sequence[RuleGroup] = (),
+    cluster: ExportCluster | None = None,
+) -> tuple[ExportedFile, ...]:
+    """Every file; the same input gives the same bytes.
+
+    Args:
+        delivery: whose they are.
+        promises: its SLOs, one at least.
+        counted_by: who counts requests, where neither an SLO nor a source says it.
+        stage: how long a canary is on trial.
+        scrape_interval: of the engines.
+        sources: where it is read what others count; vLLM's own metrics when empty.
+        cost: of engines.
+        more: rules besides those of SLOs and signals.
+        cluster: where the objects will live.
+    """
+    at = cluster or ExportCluster()
+
+    def names(suffix: str, slo: Slo | None = None) -> KubernetesNames:
+        # A dot joins the names of both, which have none: with a dash, `chat-eu` and `ttft` would be `chat` and
+        # `eu-ttft`.
+        name = object_name(f"{delivery}.{slo.name}" if slo else delivery, suffix)
+        return KubernetesNames(name=name, namespace=at.namespace, labels={DELIVERY: delivery} | dict(at.labels))
+
+    group = group_of(promises, service=delivery, counted_by=counted_by, sources=sources)
+    signals = (*signal_groups(service=delivery, counted_by=counted_by, sources=sources, cost=cost), *more)
     ruled = [(slo, rules_for(group.model_copy(update={"slos": (slo,)}), windows_for(slo.window))) for slo in group.slos]
     everything = [*(rules for _, groups in ruled for rules in groups), *signals]
     count = sum(len(rules.rules) for rules in everything)
     # An object for each SLO and one for the signals: each far below the 512 KiB that the operator takes.
-    objects = [prometheus_rule(groups, wanted.names("slo", slo)) for slo, groups in ruled]
-    objects.append(prometheus_rule(signals, wanted.names("signals")))
-    monitors = (
-        engine_monitor(wanted.delivery, wanted.names("engines"), wanted.scrape_interval),
-        gpu_monitor(wanted.delivery, wanted.names("gpus")),
-    )
+    objects = [prometheus_rule(groups, names("slo", slo)) for slo, groups in ruled]
+    objects.append(prometheus_rule(signals, names("signals")))
+    monitors = engine_monitor(delivery, names("engines"), scrape_interval), gpu_monitor(delivery, names("gpus"))
+    # Names of SLOs hold no sign of a regular expression but the dot.
+    availability = "|".join(each.name.replace(".", "[.]") for each in promises if each.errors is not None)
+    routes = ALERTMANAGER.replace("DOWN", DOWN if availability else "")
+    dashboards = dashboards_of(promises, service=delivery, counted_by=counted_by, sources=sources, cost=cost)
     return (
         *_sloth(group),
         ExportedFile(name="rules.yaml", text=rule_file(everything), holds=f"{count} rules: SLOs, alerts and signals"),
         ExportedFile(
             name="prometheus-rule.yaml", text="".join(objects), holds=f"{len(objects)} PrometheusRule objects"
         ),
-        _analysis_templates(wanted, group.slos),
+        _analysis_templates(group.slos, stage, names, at.prometheus),
         ExportedFile(
             name="pod-monitors.yaml",
             text="".join(yaml_document(each, header=MONITORS) for each in monitors),
             holds="2 PodMonitor objects: engines, and their GPUs",
         ),
-        _alertmanager(wanted),
-        *_dashboards(wanted),
+        ExportedFile(
+            name="alertmanager.yaml",
+            text=routes.replace("AVAILABILITY", availability).replace("SERVICE", delivery),
+            holds="an example of routes: page to pager, ticket to tickets",
+        ),
+        *(
+            ExportedFile(
+                name=f"dashboards/{each['uid']}.json",
+                text=dashboard_json(each, dashboards),
+                holds=f"a dashboard for Grafana: {each['title']}",
+                mark=MARK_OF_JSON,
+            )
+            for each in dashboards
+        ),
     )
 
 
@@ -235,15 +245,16 @@ def _sloth(group: SloGroup) -> Iterator[ExportedFile]:
         )
 
 
-def _analysis_templates(wanted: ExportRequest, slos: Iterable[Slo]) -> ExportedFile:
+def _analysis_templates(
+    slos: Iterable[Slo], stage: timedelta, names: Callable[[str, Slo], KubernetesNames], prometheus: PrometheusEndpoint
+) -> ExportedFile:
     """Two for each SLO: one that a step runs for as long as a canary is on trial, and one without an end."""
-    objects, left_out, prometheus = list[str](), list[str](), wanted.cluster.prometheus
+    objects, left_out = list[str](), list[str]()
     for slo in slos:
         try:
             for suffix, background in (("step", False), ("background", True)):
-                names = wanted.names(suffix, slo)
                 made = analysis_template(
-                    slo, stage=wanted.stage, background=background, names=names, prometheus=prometheus
+                    slo, stage=stage, background=background, names=names(suffix, slo), prometheus=prometheus
                 )
                 objects.append(yaml_document(made, header=TEMPLATES))
         except UsageError as error:
@@ -254,28 +265,6 @@ def _analysis_templates(wanted: ExportRequest, slos: Iterable[Slo]) -> ExportedF
         holds=f"{len(objects)} AnalysisTemplate objects",
         left_out=tuple(left_out),
     )
-
-
-def _alertmanager(wanted: ExportRequest) -> ExportedFile:
-    # Names of SLOs hold no sign of a regular expression but the dot.
-    availability = "|".join(each.name.replace(".", "[.]") for each in wanted.promises if each.errors is not None)
-    text = ALERTMANAGER.replace("DOWN", DOWN if availability else "")
-    return ExportedFile(
-        name="alertmanager.yaml",
-        text=text.replace("AVAILABILITY", availability).replace("SERVICE", wanted.delivery),
-        holds="an example of routes: page to pager, ticket to tickets",
-    )
-
-
-def _dashboards(wanted: ExportRequest) -> Iterator[ExportedFile]:
-    made = dashboards_of(wanted.promises, **wanted.told, cost=wanted.cost)
-    for dashboard in made:
-        yield ExportedFile(
-            name=f"dashboards/{dashboard['uid']}.json",
-            text=dashboard_json(dashboard, made),
-            holds=f"a dashboard for Grafana: {dashboard['title']}",
-            mark=MARK_OF_JSON,
-        )
 
 
 FileState = Literal["new", "changed", "unchanged"]

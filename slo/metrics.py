@@ -172,10 +172,3 @@ TIDEGATE = (*OF_DELIVERIES, *OF_REGISTRY)
 
 INVENTORY = {metric.name: metric for metric in (*VLLM, *OF_STARTS, *ENVOY, GPU_UTILISATION, *TIDEGATE)}
 """By name; a histogram by its base name."""
-
-_BY_SERIES = {series: metric for metric in INVENTORY.values() for series in metric.series}
-
-
-def metric_of(series: str) -> PrometheusMetric | None:
-    """The metric that exports a series: of `x_bucket`, the histogram `x`; None when nobody does."""
-    return _BY_SERIES.get(series)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from slo.formats.read import read_all, spec_files
+from slo.formats.read import read_all
 from slo.model import SloGroup
 from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for
@@ -93,7 +93,10 @@ def _texts(paths: Sequence[Path]) -> dict[Path, str]:
 def _paths(source: Path, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> Sequence[Path]:
     if not source.is_dir():
         return [source]
-    found = spec_files(source, include=include, exclude=exclude)
+    yaml = (path for path in source.rglob("*") if path.suffix.lower() in {".yml", ".yaml"} and not path.is_dir())
+    # Both look at the whole path.
+    found = [path for path in sorted(yaml) if not (exclude and exclude.search(str(path)))]
+    found = [path for path in found if include is None or include.search(str(path))]
     if not found:
         raise UsageError(f"{source} has no .yml or .yaml file", hint="or --fs-include and --fs-exclude leave none")
     return found

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -13,7 +12,6 @@ from pydantic import Field
 
 from slo.model import WINDOW_PLACE, Alert, EventSli, Labels, RawSli, Slo, SloGroup
 from slo.windows import AlertWindow, AlertWindows
-from tidegate.core.errors import UsageError
 from tidegate.core.model import Json, Value
 from tidegate.core.units import prometheus_duration
 
@@ -105,16 +103,22 @@ class RuleGroup:
 
 def sli_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
     """One rule for each window; the one of the period averages what the shortest window recorded."""
-    return tuple(_sli_rule(slo, window, windows) for window in windows.lengths)
+    return tuple(
+        Rule(
+            record=sli_error(window),
+            expr=_average(slo, windows) if window == windows.period else over(_error_ratio(slo, window), window),
+            labels=identity(slo) | {SLOTH_WINDOW: prometheus_duration(window)} | dict(slo.labels),
+        )
+        for window in windows.lengths
+    )
 
 
 def correction_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
-    """How busy each window was, against the period's mean; what a denominator-corrected SLO is weighed by.
-
-    Raises:
-        UsageError: when the SLO counts no events.
-    """
-    total = _events(slo).total_query
+    """How busy each window was, against the period's mean; what a denominator-corrected SLO is weighed by."""
+    if not slo.denominator_corrected:
+        return ()
+    assert isinstance(slo.sli, EventSli), "a correction of a raw SLI is refused where it is read"
+    total = slo.sli.total_query
     return tuple(
         Rule(
             record=numerator_correction(window),
@@ -129,14 +133,6 @@ def correction_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
 def over(query: str, window: timedelta) -> str:
     """`query` with the window in its place."""
     return WINDOW_PLACE.sub(prometheus_duration(window), query)
-
-
-def _sli_rule(slo: Slo, window: timedelta, windows: AlertWindows) -> Rule:
-    return Rule(
-        record=sli_error(window),
-        expr=_average(slo, windows) if window == windows.period else over(_error_ratio(slo, window), window),
-        labels=identity(slo) | {SLOTH_WINDOW: prometheus_duration(window)} | dict(slo.labels),
-    )
 
 
 def _average(slo: Slo, windows: AlertWindows) -> str:
@@ -155,12 +151,6 @@ def _error_ratio(slo: Slo, window: timedelta) -> str:
     correction = f"{numerator_correction(window)}{selector(identity(slo))}"
     # No parentheses around the error query, because Sloth puts none: an `or` in it is then not corrected.
     return f"(\n{correction}\n* on()\n{error}\n)\n/\n({total})\n"
-
-
-def _events(slo: Slo) -> EventSli:
-    if not isinstance(slo.sli, EventSli):
-        raise UsageError(f"{slo.id} is denominator-corrected but counts no events", hint="give the SLI `events`")
-    return slo.sli
 
 
 def metadata_rules(slo: Slo, group: SloGroup, windows: AlertWindows) -> tuple[Rule, ...]:
@@ -240,22 +230,18 @@ def rules_for(group: SloGroup, windows: AlertWindows, options: RuleOptions = _NO
 
     Raises:
         ValueError: when an SLO's window is not the period of `windows`.
-        UsageError: when a denominator-corrected SLO counts no events.
     """
-    return tuple(found for slo in group.slos for found in _groups_of(slo, group, windows, options))
-
-
-def _groups_of(slo: Slo, group: SloGroup, windows: AlertWindows, options: RuleOptions) -> Iterator[RuleGroup]:
-    if slo.window != windows.period:
-        raise ValueError(f"{slo.id} is over {slo.window}, its windows are for {windows.period}")
-    slo = slo.model_copy(update={"labels": {**slo.labels, **options.extra_labels}})
-    parts: dict[str, tuple[Rule, ...]] = {}
-    if not options.disable_recordings:
-        parts["sli-recordings"] = sli_rules(slo, windows)
-        corrections = correction_rules(slo, windows) if slo.denominator_corrected else ()
-        parts["meta-recordings"] = metadata_rules(slo, group, windows) + corrections
-    if not options.disable_alerts:
-        parts["alerts"] = alert_rules(slo, windows)
-    for part, rules in parts.items():
-        if rules:
-            yield RuleGroup(name=f"sloth-slo-{part}-{slo.id}", rules=rules, interval=slo.interval)
+    groups = []
+    for given in group.slos:
+        if given.window != windows.period:
+            raise ValueError(f"{given.id} is over {given.window}, its windows are for {windows.period}")
+        slo = given.model_copy(update={"labels": {**given.labels, **options.extra_labels}})
+        parts: dict[str, tuple[Rule, ...]] = {}
+        if not options.disable_recordings:
+            parts["sli-recordings"] = sli_rules(slo, windows)
+            parts["meta-recordings"] = metadata_rules(slo, group, windows) + correction_rules(slo, windows)
+        if not options.disable_alerts:
+            parts["alerts"] = alert_rules(slo, windows)
+        names = ((f"sloth-slo-{part}-{slo.id}", rules) for part, rules in parts.items() if rules)
+        groups += [RuleGroup(name=name, rules=rules, interval=slo.interval) for name, rules in names]
+    return tuple(groups)

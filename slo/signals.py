@@ -11,33 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from slo.metrics import (
-    ACCEPTED_TOKENS,
-    DRAFT_TOKENS,
-    E2E,
-    ENGINE_LOAD,
-    ENGINE_START,
-    FINISHED,
-    GENERATION_TOKENS,
-    GPU_UTILISATION,
-    HTTP_REQUESTS,
-    ITL,
-    KV_CACHE_USAGE,
-    PREEMPTIONS,
-    PREFIX_CACHE_HITS,
-    PREFIX_CACHE_QUERIES,
-    PROMPT_TOKENS,
-    QUEUE_TIME,
-    REGENERATED,
-    RESPONSES,
-    RUNNING,
-    SERVICE,
-    TIMEOUTS,
-    TORN,
-    TTFT,
-    WAITING,
-    PrometheusMetric,
-)
+from slo import metrics
 from slo.promql import Scope, labelled, matcher, nonzero, of_service, or_zero, series_of_others, sum_by
 from slo.rules import Rule, RuleGroup, number
 from slo.spec import CostSpec, CountedBy
@@ -45,7 +19,7 @@ from tidegate.core.metrics import MetricSignal, MetricSource, RequestSeries, sou
 from tidegate.core.model import Value
 
 _CODE = "envoy_response_code"
-_ANSWERED = (HTTP_REQUESTS.name, 'method="POST"', 'handler=~"/v1/.+"')
+_ANSWERED = (metrics.HTTP_REQUESTS.name, 'method="POST"', 'handler=~"/v1/.+"')
 """Health checks, scrapes and lists of models are nobody's requests."""
 
 
@@ -63,7 +37,9 @@ class Requests(Value):
     """
 
 
-_BY_PROXY = RequestSeries(metric=RESPONSES.name, status=_CODE, cut=TORN.name, timeouts=TIMEOUTS.name)
+_BY_PROXY = RequestSeries(
+    metric=metrics.RESPONSES.name, status=_CODE, cut=metrics.TORN.name, timeouts=metrics.TIMEOUTS.name
+)
 """Of the proxy in front of the engines of a fleet on this machine."""
 
 
@@ -115,7 +91,7 @@ def _by_engine(scope: Scope) -> Requests:
     An error of the engine before the headers is a 500 as well: of both numbers the greater is the number of errors.
     Aborted requests are none: an engine cannot tell a user who stops reading from a proxy that gives up.
     """
-    broken = scope.rate(FINISHED.name, 'finished_reason="error"')
+    broken = scope.rate(metrics.FINISHED.name, 'finished_reason="error"')
 
     def answers(*status: str) -> str:
         return scope.rate(*_ANSWERED, *status)
@@ -151,21 +127,21 @@ def traffic_rules(counted_by: CountedBy, sources: Sequence[MetricSource] = ()) -
         }
     if not sources or engines:
         finished = _MINUTE.model_copy(update={"source": engines})
-        rules["finish_reasons:rate1m"] = finished.rate(FINISHED.name, per="finished_reason")
+        rules["finish_reasons:rate1m"] = finished.rate(metrics.FINISHED.name, per="finished_reason")
     return rules | (_regenerations() if counted_by is CountedBy.PROXY and not sources else {})
 
 
 def _regenerations() -> dict[str, str]:
     """Who sends an answer back is counted by the proxy; it is the version that gave the answer which is told here."""
-    again = _FIVE_MINUTES.rate(REGENERATED.name, 'envoy_virtual_host="users"', 'role!=""')
+    again = _FIVE_MINUTES.rate(metrics.REGENERATED.name, 'envoy_virtual_host="users"', 'role!=""')
     return {"regenerations:rate5m": or_zero(again, "tidegate:requests:rate1m")}
 
 
 _TIMES = {
-    "ttft": (MetricSignal.TTFT, TTFT),
-    "itl": (MetricSignal.ITL, ITL),
-    "e2e": (MetricSignal.E2E, E2E),
-    "queue": (MetricSignal.QUEUE_TIME, QUEUE_TIME),
+    "ttft": (MetricSignal.TTFT, metrics.TTFT),
+    "itl": (MetricSignal.ITL, metrics.ITL),
+    "e2e": (MetricSignal.E2E, metrics.E2E),
+    "queue": (MetricSignal.QUEUE_TIME, metrics.QUEUE_TIME),
 }
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -199,20 +175,20 @@ def engine_rules(source: MetricSource | None = None) -> dict[str, str]:
     five = _FIVE_MINUTES.model_copy(update={"source": source})
     arm = ", ".join(minute.labels)
     rules = {
-        "generation_tokens:rate1m": minute.rate(GENERATION_TOKENS.name),
-        "prompt_tokens:rate1m": minute.rate(PROMPT_TOKENS.name),
-        "preemptions:rate1m": minute.rate(PREEMPTIONS.name),
-        "queue_depth:sum": sum_by(minute.level(WAITING.name), minute.labels),
-        "running:sum": sum_by(minute.level(RUNNING.name), minute.labels),
-        "kv_cache_usage:max": f"max by ({arm}) ({minute.level(KV_CACHE_USAGE.name)})",
-        "prefix_cache_hit_ratio:rate5m": _share(five, PREFIX_CACHE_HITS, PREFIX_CACHE_QUERIES),
-        "spec_decode_acceptance:rate5m": _share(five, ACCEPTED_TOKENS, DRAFT_TOKENS),
+        "generation_tokens:rate1m": minute.rate(metrics.GENERATION_TOKENS.name),
+        "prompt_tokens:rate1m": minute.rate(metrics.PROMPT_TOKENS.name),
+        "preemptions:rate1m": minute.rate(metrics.PREEMPTIONS.name),
+        "queue_depth:sum": sum_by(minute.level(metrics.WAITING.name), minute.labels),
+        "running:sum": sum_by(minute.level(metrics.RUNNING.name), minute.labels),
+        "kv_cache_usage:max": f"max by ({arm}) ({minute.level(metrics.KV_CACHE_USAGE.name)})",
+        "prefix_cache_hit_ratio:rate5m": _share(five, metrics.PREFIX_CACHE_HITS, metrics.PREFIX_CACHE_QUERIES),
+        "spec_decode_acceptance:rate5m": _share(five, metrics.ACCEPTED_TOKENS, metrics.DRAFT_TOKENS),
         # Of the slowest engine; one that had to compile is told apart from those that found their compile cache.
-        "engine_start_seconds:max": f"max by ({arm}, compile_cache) ({minute.level(ENGINE_START.name)})",
-        "engine_load_seconds:max": f"max by ({arm}, compile_cache) ({minute.level(ENGINE_LOAD.name)})",
-        "gpu_utilisation:avg": f"avg by ({arm}) ({GPU_UTILISATION.name})",
+        "engine_start_seconds:max": f"max by ({arm}, compile_cache) ({minute.level(metrics.ENGINE_START.name)})",
+        "engine_load_seconds:max": f"max by ({arm}, compile_cache) ({minute.level(metrics.ENGINE_LOAD.name)})",
+        "gpu_utilisation:avg": f"avg by ({arm}) ({metrics.GPU_UTILISATION.name})",
         # One process may have several data-parallel ranks, each with series of its own.
-        "engines:count": f"count by ({arm}) (group by ({arm}, instance) ({minute.level(RUNNING.name)}))",
+        "engines:count": f"count by ({arm}) (group by ({arm}, instance) ({minute.level(metrics.RUNNING.name)}))",
     }
     if source is not None and not source.has_own_labels:
         # The exporter's series get an engine's labels from our own monitor alone.
@@ -220,7 +196,7 @@ def engine_rules(source: MetricSource | None = None) -> dict[str, str]:
     return rules
 
 
-def _share(scope: Scope, part: PrometheusMetric, whole: PrometheusMetric) -> str:
+def _share(scope: Scope, part: metrics.PrometheusMetric, whole: metrics.PrometheusMetric) -> str:
     return f"{scope.rate(part.name)} / {nonzero(scope.rate(whole.name))}"
 
 
@@ -273,4 +249,4 @@ def signal_groups(
 def _rule(service: str, theirs: frozenset[str], name: str, query: str) -> Rule:
     # On what is read of no series, too: a budget is somebody's.
     expr = of_service(query, service, but=theirs)
-    return Rule(record=f"tidegate:{name}", expr=expr, labels={SERVICE: service})
+    return Rule(record=f"tidegate:{name}", expr=expr, labels={metrics.SERVICE: service})

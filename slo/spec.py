@@ -12,14 +12,14 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from slo.formats.fields import LabelTexts
 from slo.formats.fields import Percent as Objective
 from slo.metrics import E2E, ITL, QUEUE_TIME, SERVICE, TIME_PER_OUTPUT_TOKEN, TTFT, MetricKind, PrometheusMetric
 from slo.windows import windows_by_period
 from tidegate.core.metrics import MetricSignal, MetricSource, TimeSeries, source_of, untold
-from tidegate.core.model import SpecConflict, SpecModel, Value, at_odds
+from tidegate.core.model import SpecConflict, SpecModel, Value
 from tidegate.core.units import Duration, Percent, PercentText, ShareText, format_duration, percent_too, share_too
 
 LEAST_OBJECTIVE = 50
@@ -148,6 +148,8 @@ class Quality(SpecModel):
 class SloSpec(SpecModel):
     """One promise of a model to its users, on the metrics that its engines and the proxy export."""
 
+    one_of = KINDS
+
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
     """Becomes part of the names of rules and of Kubernetes objects."""
     objective: Annotated[Objective, BeforeValidator(percent_too, json_schema_input_type=Objective | PercentText)]
@@ -174,13 +176,6 @@ class SloSpec(SpecModel):
     quality: Quality | None = None
     start: Within | None = None
     """Time from an engine's first process until it takes requests."""
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> SloSpec:
-        said = [kind for kind in KINDS if getattr(self, kind) is not None]
-        if len(said) != 1:
-            raise at_odds(" and ".join(said) or "no promise", "exactly one of " + ", ".join(KINDS))
-        return self
 
     @property
     def kind(self) -> str:

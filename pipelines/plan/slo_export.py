@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.sections import IN_CLUSTERS, LocalFleet
-from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
+from slo.export import ExportCluster, ExportedFile, export_files
 from slo.model import Labels
 from slo.registry import agreement_rules
 from slo.rules import RuleGroup
@@ -34,9 +34,9 @@ def slo_files(spec: Delivery, path: Path, cluster: ExportCluster, counted_by: Co
         raise UsageError(
             "--counted-by proxy is of no use with `metrics.sources`", hint="the source of requests says who counts"
         )
-    wanted = ExportRequest(
-        delivery=spec.metadata.name,
-        promises=spec.slos,
+    return export_files(
+        spec.metadata.name,
+        spec.slos,
         counted_by=counted_by,
         sources=spec.sources,
         more=agreement_of(spec),
@@ -46,7 +46,6 @@ def slo_files(spec: Delivery, path: Path, cluster: ExportCluster, counted_by: Co
         scrape_interval=IN_CLUSTERS if isinstance(spec.fleet, LocalFleet) else spec.scrape_interval,
         cluster=cluster,
     )
-    return export_files(wanted)
 
 
 SLACK = timedelta(minutes=15)

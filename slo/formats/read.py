@@ -1,12 +1,10 @@
-"""Reads SLOs, whatever format each document of a text is in, and finds the files of a folder that may have some."""
+"""Reads SLOs, whatever format each document of a text is in."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 from slo.adapters.promtool import refusal
 from slo.formats.openslo import OpenSlo
@@ -30,19 +28,12 @@ _KINDS: dict[tuple[object, object], type[Spec]] = {
 }
 
 
-def read(text: str, *, file: str, default_period: timedelta = MONTH) -> list[SloGroup]:
-    """The SLOs of every document of `text`; `file` is the name used in problems.
-
-    Raises:
-        SpecError: with every problem of every document.
-    """
-    return read_all({file: text}, default_period=default_period)[file]
-
-
 def read_all(
     texts: Mapping[str, str], *, default_period: timedelta = MONTH, duplicates: bool = False
 ) -> dict[str, list[SloGroup]]:
-    """As `read`, for the texts of all files whose rules go to one Prometheus: no SLO is in two, but for `duplicates`.
+    """The SLOs of every document of the texts of all files whose rules go to one Prometheus, by the files' names.
+
+    No SLO is in two, but for `duplicates`.
 
     Raises:
         SpecError: with every problem of every file.
@@ -114,13 +105,3 @@ def _place(spec: Spec, index: int) -> Loc:
     if isinstance(spec, OpenSlo):
         return ("spec", "objectives", index)
     return ("spec", "slos", index, "name") if isinstance(spec, PrometheusServiceLevel) else ("slos", index, "name")
-
-
-def spec_files(folder: Path, *, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> list[Path]:
-    """Every YAML file below `folder`, by name; `exclude` wins over `include`, and both look at the whole path."""
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in {".yml", ".yaml"} and not path.is_dir())
-    return [
-        path
-        for path in found
-        if not (exclude and exclude.search(str(path))) and (include is None or include.search(str(path)))
-    ]

@@ -1,4 +1,4 @@
-"""Sloth's two formats: its own `prometheus/v1`, and the Kubernetes object PrometheusServiceLevel in camelCase."""
+"""Sloth's two formats: its own `prometheus/v1`, also written, and the object PrometheusServiceLevel in camelCase."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pydantic.alias_generators import to_camel
 
 from slo.formats.fields import AnnotationTexts, LabelTexts, Name, Percent, Query
 from slo.model import Alert, EventSli, KubernetesNames, Labels, RawSli, Sli, Slo, SloGroup
-from tidegate.core.model import SpecModel, at_odds
+from tidegate.core.model import Json, SpecModel, at_odds
+from tidegate.core.yaml_text import yaml_text
 
 DENOMINATOR_CORRECTED = "sloth.dev/contrib/denominator_corrected_rules/v1"
 """The one plugin whose rules we make, after Sloth's own chain."""
@@ -256,3 +257,38 @@ class PrometheusServiceLevel(SlothPart):
         """Labels merged, the inner ones winning; the object's names go to the object made of it."""
         names = KubernetesNames.model_validate(self.metadata.model_dump())
         return SloGroup(slos=self.spec.merged(), mode="cli-gen-k8s", spec=SLOTH_V1, kubernetes=names)
+
+
+def write_prometheus(group: SloGroup) -> str:
+    """SLOs as text, so that reading them back gives the same: all but window and interval, given to who reads."""
+    slos = [_slo(slo) for slo in group.slos]
+    return yaml_text({"version": PROMETHEUS_V1, "service": group.slos[0].service, "slos": slos})
+
+
+def _slo(slo: Slo) -> Json:
+    """Without what is empty."""
+    kind = "events" if isinstance(slo.sli, EventSli) else "raw"
+    chain = [{"id": DENOMINATOR_CORRECTED}] if slo.denominator_corrected else []
+    named = slo.page or slo.ticket
+    return {
+        "name": slo.name,
+        **_filled({"description": slo.description}),
+        "objective": slo.objective,
+        **_filled({"labels": dict(slo.labels), "plugins": {"chain": chain} if chain else None}),
+        "sli": {kind: slo.sli.model_dump()},
+        "alerting": {
+            **_filled({"name": named.name if named else ""}),
+            "page_alert": _alert(slo.page),
+            "ticket_alert": _alert(slo.ticket),
+        },
+    }
+
+
+def _alert(alert: Alert | None) -> Json:
+    if alert is None:
+        return {"disable": True}
+    return _filled({"labels": dict(alert.labels), "annotations": dict(alert.annotations)})
+
+
+def _filled(part: Json) -> Json:
+    return {key: value for key, value in part.items() if value}

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.metrics.queries import read
 
 from gates.reports.gate_file import GateFile
 from pipelines.adapters.specs import read_delivery
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
 from slo.catalogue import OWN_RUNBOOK
-from slo.formats.read import read
 from slo.spec import KINDS
 from tidegate.cli import command_tree, main
 from tidegate.core.spec import SpecError, parse_spec

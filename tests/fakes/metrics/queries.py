@@ -8,12 +8,15 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import promql_parser as promql
 
 from slo.catalogue import group_of
-from slo.metrics import INVENTORY
+from slo.formats.read import MONTH, read_all
+from slo.metrics import INVENTORY, PrometheusMetric
+from slo.model import SloGroup
 from slo.rules import rules_for
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
@@ -31,6 +34,16 @@ def series_of(query: str) -> frozenset[str]:
 
     promql.transform(promql.parse(query), None, note)
     return frozenset(found)
+
+
+def metric_of(series: str) -> PrometheusMetric | None:
+    """The metric that exports a series: of `x_bucket`, the histogram `x`; None when nobody does."""
+    return next((metric for metric in INVENTORY.values() if series in metric.series), None)
+
+
+def read(text: str, *, file: str, default_period: timedelta = MONTH) -> list[SloGroup]:
+    """The SLOs of every document of one file."""
+    return read_all({file: text}, default_period=default_period)[file]
 
 
 def known_series(

@@ -104,16 +104,6 @@ def test_closing_that_died_in_the_middle_is_finished_with_its_own_outcome(
     assert client.get_run(ledger.delivery).info.status == "FINISHED"
 
 
-def test_a_delivery_whose_process_is_gone_from_this_machine_does_not_block(tracking_uri: str, name: str) -> None:
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    MlflowDeliveries(tracking_uri, pid=int(gone.stdout)).open_delivery(version(name), None, spec_digest="s")
-
-    second = MlflowDeliveries(tracking_uri).open_delivery(version(name), None, spec_digest="s")
-
-    [now, before] = MlflowDeliveries(tracking_uri).deliveries(name)
-    assert (now.id, now.pid, before.outcome) == (second.delivery, os.getpid(), "interrupted")
-
-
 def test_a_dead_process_that_its_parent_has_not_buried_does_not_block(tracking_uri: str, name: str) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)

@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 from e2e.machine import until
-from fakes.metrics.queries import series_of
+from fakes.metrics.queries import metric_of, series_of
 from fakes.metrics.slos import COST, SLOS
 from fakes.services.http import page
 from fakes.services.prometheus import asked, prometheus
 
 from slo.catalogue import group_of
 from slo.dashboards.grafana import ANYTHING, SELECTORS, dashboard_json, dashboards_of, panels_of
-from slo.metrics import INVENTORY, TARGET, MetricKind, PrometheusMetric, metric_of
+from slo.metrics import INVENTORY, TARGET, MetricKind, PrometheusMetric
 from slo.outputs import rule_file
 from slo.rules import RuleGroup, rules_for
 from slo.signals import signal_groups

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
+from fakes.metrics.queries import read
 from pydantic import Field
 
-from slo.formats.read import MONTH, read
+from slo.formats.read import MONTH
 from slo.model import SloGroup
 from slo.outputs import prometheus_rule, rule_file
 from slo.rules import RuleGroup, RuleOptions, rules_for

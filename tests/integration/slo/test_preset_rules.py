@@ -16,7 +16,7 @@ import pytest
 import yaml
 from fakes.services.prometheus import Series, judged, tells
 
-from slo.export import ExportRequest, export_files
+from slo.export import export_files
 from slo.signals import signal_groups
 from slo.spec import CountedBy, SloSpec
 from tidegate.core.metrics import MetricNames, MetricSource, PresetName
@@ -43,15 +43,15 @@ def case(name: str) -> Case:
 
 def exported(name: str) -> dict[str, str]:
     wanted = case(name)
-    request = ExportRequest(
-        delivery="support-llm",
-        promises=wanted.slos,
+    files = export_files(
+        "support-llm",
+        wanted.slos,
         counted_by=CountedBy.ENGINE,
         sources=wanted.sources,
         stage=timedelta(minutes=30),
         scrape_interval=timedelta(seconds=15),
     )
-    return {file.name: file.text for file in export_files(request)}
+    return {file.name: file.text for file in files}
 
 
 def panels(dashboard: str) -> list[dict[str, Any]]:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import promql_parser as promql
 import pytest
+from fakes.metrics.queries import metric_of
 
 from pipelines.doctor import asked_of_prometheus
 from pipelines.spec.delivery import Delivery
 from rollouts.doctor.queries import metrics_of
-from slo.metrics import metric_of
 from tidegate.core.spec import load_spec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

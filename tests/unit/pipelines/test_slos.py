@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 from fakes.delivery.world import SPEC
+from fakes.metrics.queries import metric_of
 
 from pipelines.plan.gates import gates_in, rules_of
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.slos import untold_by_engine
 from rollouts.local import scrape_config
-from slo.metrics import metric_of
 from slo.promql import series_of
 from slo.spec import SloSpec
 from tidegate.core.spec import parse_spec

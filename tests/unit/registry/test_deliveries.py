@@ -1,7 +1,6 @@
 """What ledgers promise, over MLflow in memory; `test_store.py` shows that MLflow keeps what that does."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from fakes.clock import sleep_of
@@ -138,15 +137,6 @@ def test_a_silent_delivery_is_closed_by_the_next_and_may_not_act_again(
 
 def test_a_model_without_deliveries_has_an_empty_list(deliveries: MlflowDeliveries) -> None:
     assert deliveries.deliveries(NAME) == []
-
-
-def test_numbers_and_files_are_taken(begin: Begin, clock: FakeClock, tmp_path: Path) -> None:
-    report = tmp_path / "report.html"
-    report.write_text("<p>")
-    ledger = begin()
-
-    ledger.measure({"eu-west-1/latency.ttft_p95_canary_seconds": 0.1}, at=clock.now())
-    ledger.attach(report)
 
 
 def test_no_matter_who_carries_a_delivery_hears_with_its_next_sign_of_life_that_it_is_to_end(

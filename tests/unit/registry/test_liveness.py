@@ -1,16 +1,12 @@
 """Which deliveries count as alive: by the process table of their machine, and by heartbeats elsewhere."""
 
-from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from registry.conventions import CARRIER, CHAMPION, HEARTBEAT, MODEL, STATE, VERSION
-from registry.deliveries import LIVE_SECONDS, OPENING, RUNNING, MlflowDeliveries, why_dead
-from registry.errors import DeliveryRuns
-from registry.model import DeliverySummary, ModelVersion, StoredRun
+from registry.conventions import CARRIER, CHAMPION, HEARTBEAT, MODEL, VERSION
+from registry.deliveries import LIVE_SECONDS, MlflowDeliveries, why_dead
+from registry.model import DeliverySummary
 from registry.processes import this_machine
 from registry.record import Carrier
 from tidegate.core.clock import WATCH_SECONDS, Life, Watch
@@ -18,16 +14,14 @@ from tidegate.testing import START, FakeClock, MemoryStore
 
 NOBODY = 2**31 - 1
 """No process has it."""
-DELIVERED = ModelVersion(name="m", version="2", digest="d" * 64, files={}, size_bytes=0)
 
 
-def delivery(store: MemoryStore, *, age: float = 0.0, state: str = RUNNING, **carrier: object) -> DeliverySummary:
+def delivery(store: MemoryStore, **carrier: object) -> DeliverySummary:
     """Of another process; it was last heard of at the start."""
-    begun = START - timedelta(seconds=age)
-    said = Carrier.model_validate({"at": begun, "host": "ci", "pid": NOBODY, "machine": "there"} | carrier)
-    tags = {MODEL: "m", VERSION: "2", CHAMPION: "1", HEARTBEAT: START.isoformat(), STATE: state}
+    said = Carrier.model_validate({"at": START, "host": "ci", "pid": NOBODY, "machine": "there"} | carrier)
+    tags = {MODEL: "m", VERSION: "2", CHAMPION: "1", HEARTBEAT: START.isoformat()}
     tags[CARRIER] = said.model_dump_json()
-    run = store.create_run("tidegate/m", name="", started=round(begun.timestamp() * 1000), tags=tags, params={})
+    run = store.create_run("tidegate/m", name="", started=round(START.timestamp() * 1000), tags=tags, params={})
     return MlflowDeliveries(store).summary(run.id)
 
 
@@ -95,52 +89,3 @@ def test_one_that_many_processes_carry_lives_for_its_patience_no_matter_who_wrot
 def test_the_reason_names_process_host_and_last_sign() -> None:
     found = delivery(MemoryStore())
     assert why_dead(found) == f"process {NOBODY} on ci died; its last sign of life was {START:%F %T} UTC"
-
-
-class Contested(MemoryStore):
-    """Somebody else opens a delivery after one has looked at the others, and before it is there itself."""
-
-    rival: Callable[[], DeliverySummary] | None = None
-    theirs: DeliverySummary | None = None
-
-    def create_run(self, *args: Any, **named: Any) -> StoredRun:
-        rival, self.rival = self.rival, None
-        if rival is not None:
-            self.theirs = rival()
-        return super().create_run(*args, **named)
-
-
-@pytest.mark.parametrize(
-    ("age", "state", "leaves", "opens"),
-    [
-        pytest.param(1, OPENING, False, False, id="an older one"),
-        pytest.param(-1, OPENING, True, True, id="a younger one that makes way"),
-        pytest.param(-1, OPENING, False, False, id="a younger one that does not"),
-        pytest.param(-1, RUNNING, False, False, id="a winner"),
-    ],
-)
-def test_of_two_that_open_at_once_the_younger_makes_way(age: float, state: str, *, leaves: bool, opens: bool) -> None:
-    store, clock = Contested(), FakeClock()
-    store.rival = lambda: delivery(store, age=age, state=state)
-    waited = 0
-
-    def sleep(seconds: float) -> None:
-        nonlocal waited
-        assert store.theirs is not None
-        waited, clock.elapsed = waited + 1, clock.elapsed + max(seconds, 1.0)
-        store.log(store.theirs.id, tags={HEARTBEAT: clock.now().isoformat()})
-        if leaves:
-            store.delete_run(store.theirs.id)
-
-    made = set[str]()
-    with suppress(DeliveryRuns):
-        made.add(
-            MlflowDeliveries(store, clock, host="laptop", sleep=sleep)
-            .open_delivery(DELIVERED, None, spec_digest="s")
-            .delivery
-        )
-    assert store.theirs is not None
-    assert bool(made) is opens
-    assert bool(waited) is (state == OPENING and age < 0)
-    # The one who makes way leaves nothing behind.
-    assert {run.id for run in store.runs.values() if not run.is_deleted} == (made or {store.theirs.id})

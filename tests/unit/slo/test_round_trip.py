@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from fakes.metrics.queries import read
 from fakes.metrics.slos import slo_groups
 from hypothesis import given, settings
 
-from slo.formats.read import read
-from slo.formats.write import write_prometheus
+from slo.formats.sloth import write_prometheus
 from slo.model import SloGroup
 
 

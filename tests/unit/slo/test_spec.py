@@ -60,7 +60,7 @@ def test_each_kind_is_one_line(kind: str) -> None:
         (slo("errors: {}", more=", labels: {sloth_id: a}"), "labels.sloth_id: found sloth_id; expected another name"),
         (slo("errors: {}", more=", labels: {service: a}"), "labels.service: found service; expected another name"),
         (slo("errors: {}", more=", ttft: {below: 1s}"), "slos[0]: found errors and ttft; expected exactly one"),
-        (slo("labels: {}"), "slos[0]: found no promise; expected exactly one of errors, ttft, itl"),
+        (slo("labels: {}"), "slos[0]: found nothing; expected exactly one of errors, ttft, itl"),
         (slo("errors: {counted_by: nobody}"), "counted_by: found 'nobody'; expected 'proxy' or 'engine'"),
         (slo("kv_cache: {below: 0.9}"), "kv_cache.below: found 0.9; expected a percent such as 20%"),
         (slo("quality: {at_least: 1.1}"), "quality.at_least: found 1.1; expected less than or equal to 1"),

@@ -7,11 +7,11 @@ from datetime import timedelta
 import promql_parser
 import pytest
 from fakes.fleet import fleet_spec, release
+from fakes.metrics.queries import metric_of
 
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.capacity import Signal, signals
 from rollouts.manifests.pod_spec import AutoscaleSpec
-from slo.metrics import metric_of
 from slo.promql import series_of
 
 WANTED = AutoscaleSpec(min_replicas=1, max_replicas=4, ttft=timedelta(milliseconds=500))

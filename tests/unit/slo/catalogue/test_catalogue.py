@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import promql_parser as promql
 import pytest
+from fakes.metrics.queries import metric_of
 from fakes.metrics.slos import slo_spec
 
 from slo.catalogue import slo_of
-from slo.metrics import metric_of
 from slo.model import WINDOW_PLACE, EventSli, RawSli, Sli
 from slo.spec import KINDS, CountedBy
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from fakes.metrics.queries import known_series, series_of
+from fakes.metrics.queries import known_series, metric_of, series_of
 from fakes.metrics.slos import COST, SLOS
 
 from slo.dashboards.grafana import LEVELS, SELECTORS, dashboard_json, dashboards_of, fill, panels_of, template
-from slo.metrics import metric_of
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
 from tidegate.core.model import Json

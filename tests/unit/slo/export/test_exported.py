@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import yaml
-from fakes.metrics.queries import together
+from fakes.metrics.queries import read, together
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slo.export import ExportCluster, ExportedFile, ExportRequest, export_files
-from slo.formats.read import read
+from slo.export import ExportCluster, ExportedFile, export_files
 from slo.rules import rules_for
 from slo.spec import CostSpec, CountedBy, SloSpec
 from slo.windows import windows_for
@@ -33,19 +33,20 @@ SLOS: tuple[dict[str, Any], ...] = (
     {"name": "kv-cache", "objective": 95, "kv_cache": {"below": "90%"}},
     {"name": "quality", "objective": 95, "window": "28d", "quality": {"at_least": 0.8}},
 )
-WANTED = ExportRequest(
-    scrape_interval=timedelta(seconds=5),
-    delivery="support-llm",
-    promises=tuple(SloSpec.model_validate(slo) for slo in SLOS),
-    counted_by=CountedBy.ENGINE,
-    cost=CostSpec(per_engine_hour=2.5),
-    stage=timedelta(minutes=30),
-    cluster=ExportCluster(namespace="serving", labels={"release": "monitoring"}),
-)
+PROMISES = tuple(SloSpec.model_validate(slo) for slo in SLOS)
 
 
-def files(wanted: ExportRequest = WANTED) -> dict[str, ExportedFile]:
-    return {file.name: file for file in export_files(wanted)}
+def files(delivery: str = "support-llm", promises: Sequence[SloSpec] = PROMISES) -> dict[str, ExportedFile]:
+    made = export_files(
+        delivery,
+        promises,
+        counted_by=CountedBy.ENGINE,
+        stage=timedelta(minutes=30),
+        scrape_interval=timedelta(seconds=5),
+        cost=CostSpec(per_engine_hour=2.5),
+        cluster=ExportCluster(namespace="serving", labels={"release": "monitoring"}),
+    )
+    return {file.name: file for file in made}
 
 
 def objects(*names: str) -> list[dict[str, Any]]:
@@ -70,10 +71,9 @@ def test_every_object_has_a_name_of_its_own_its_namespace_and_the_labels_that_se
 
 def test_deliveries_in_one_cluster_have_objects_of_their_own() -> None:
     """Even where the names of a delivery and of its SLO make the same words as those of another."""
-    ttft = WANTED.promises[1]
-    one = {"delivery": "chat", "promises": (ttft.model_copy(update={"name": "eu-ttft"}),)}
-    other = {"delivery": "chat-eu", "promises": (ttft.model_copy(update={"name": "ttft"}),)}
-    made = [files(WANTED.model_copy(update=each)) for each in (one, other)]
+    ttft = PROMISES[1]
+    named = {"chat": "eu-ttft", "chat-eu": "ttft"}
+    made = [files(delivery, [ttft.model_copy(update={"name": name})]) for delivery, name in named.items()]
     names = [
         (each["kind"], each["metadata"]["name"])
         for files_of_one in made

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fakes.metrics.queries import read
 
-from slo.formats.read import read, read_all
+from slo.formats.read import read_all
 from tidegate.core.spec import SpecError
 
 EVENTS = "{events: {error_query: 'rate(a[{{.window}}])', total_query: 'rate(b[{{.window}}])'}}"

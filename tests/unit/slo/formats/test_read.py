@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from slo.formats.read import read
+from fakes.metrics.queries import read
+
 from slo.model import SloGroup
 
 PLAIN = """

@@ -4,10 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from slo.model import Alert, EventSli, RawSli, Slo, SloGroup
+from slo.model import Alert, EventSli, Slo, SloGroup
 from slo.rules import RuleGroup, RuleOptions, rules_for
 from slo.windows import windows_for
-from tidegate.core.errors import UsageError
 
 EVENTS = EventSli(
     error_query='sum(rate(requests_total{code=~"5.."}[{{.window}}]))',
@@ -21,12 +20,6 @@ def groups_of(slo: Slo = SLO, **options: object) -> dict[str, RuleGroup]:
     document = SloGroup(slos=(slo,), mode="cli-gen-prom", spec="prometheus/v1")
     groups = rules_for(document, windows_for(slo.window), RuleOptions.model_validate(options))
     return {group.name.removeprefix("sloth-slo-").removesuffix("-api-up"): group for group in groups}
-
-
-def test_a_share_cannot_be_corrected_for_traffic_it_does_not_know() -> None:
-    raw = RawSli(error_ratio_query="up[{{.window}}]")
-    with pytest.raises(UsageError, match="api-up is denominator-corrected but counts no events"):
-        groups_of(SLO.model_copy(update={"sli": raw, "denominator_corrected": True}))
 
 
 def test_an_interval_is_that_of_every_group() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import promql_parser as promql
 import pytest
+from fakes.metrics.queries import metric_of
 
-from slo.metrics import SERVICE, metric_of
+from slo.metrics import SERVICE
 from slo.rules import Rule
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy
