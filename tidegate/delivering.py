@@ -40,7 +40,7 @@ from pipelines.statements import Prover
 from registry.deliveries import MlflowDeliveries
 from registry.errors import StopAsked
 from registry.ledger import MlflowLedger
-from registry.model import Event
+from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.watchdog import end_lease, lend
 from tidegate.connect import Carried, Carrying, connect, preconditions_here, preconditions_of, refuse
@@ -131,7 +131,9 @@ async def resume(
 
     def taken_over() -> Carried:
         deliveries = at.deliveries()
-        carried = attach(at, deliveries, take_over(at, deliveries, deliveries.whole_id(delivery), speaker))
+        whole = deliveries.whole_id(delivery)
+        ledger = take_over(at, deliveries, whole, speaker)
+        carried = attach(at, deliveries, ledger, deliveries.summary(whole), hands_on=False)
         # The lock is the sign of life from here on: without it no other may be kept from the delivery.
         end_lease(at.root)
         how.display.story = state_of(carried.ledger.recorded())
@@ -317,15 +319,11 @@ def carrier_of(
 
 
 def attach(
-    at: Surroundings,
-    deliveries: MlflowDeliveries,
-    ledger: MlflowLedger,
-    *,
-    patience: timedelta = timedelta(0),
-    hands_on: bool = False,
-    key: str | None = None,
+    at: Surroundings, deliveries: MlflowDeliveries, ledger: MlflowLedger, known: DeliverySummary, *, hands_on: bool
 ) -> Carried:
     """A delivery that another process opened: its plan, with the spec and the evidence that it kept.
+
+    `known` is as it is carried now; `hands_on` says that other processes go on after this one.
 
     Raises:
         UsageError: they were not kept.
@@ -337,7 +335,8 @@ def attach(
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
     bring_evidence(deliveries, ledger.delivery, own, vouched(events), owed(events))
-    carrier = carrier_of(ledger, spec, patience=patience, hands_on=hands_on, continues=True, key=key or "")
+    patience = timedelta(seconds=known.patience_seconds)
+    carrier = carrier_of(ledger, spec, patience=patience, hands_on=hands_on, continues=True, key=known.key or "")
     return Carried(at, ledger, plan, spec, spec_file, carrier, patience=patience)
 
 

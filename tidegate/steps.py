@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
@@ -17,7 +17,7 @@ from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.history import asked_to_stop, done_steps, outcome_of, plan_of, step_of
 from pipelines.events.journal import Journal
-from pipelines.events.payloads import StepProgress
+from pipelines.events.payloads import DeliveryRequested, StepProgress
 from pipelines.events.state import state_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
 from pipelines.ports import Fleet
@@ -27,6 +27,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import LocalFleet
 from pipelines.statements import Prover
 from registry.ledger import MlflowLedger
+from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.watchdog import end_lease, lend
@@ -69,7 +70,7 @@ def open_steps(
             ledger = deliveries.join(delivery)
         else:
             ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
-            carried = attach(at, deliveries, ledger, patience=patience, key=key, hands_on=True)
+            carried = attach(at, deliveries, ledger, deliveries.summary(delivery), hands_on=True)
             # What the regions no longer show is not done, whatever the ledger said before.
             how = Carrying(Listening(), lambda: nullcontext(asyncio.Event()), report=False)
             asyncio.run(_carry_on(carried, how, _say_what_is_lost))
@@ -83,11 +84,7 @@ def open_steps(
     refuse(each for each in found if each.lies is not Lies.HERE)
     plan = settle(at, spec, version=version)
     ledger = open_ledger(deliveries, spec, plan, patience=patience, key=key)
-    # With a key it may have been opened before, by a process that was killed when it had done this or had not.
-    if not ledger.recorded():
-        asyncio.run(_begin(ledger, spec, plan))
-    if prover is not None:
-        _record_requester(at, ledger, spec, prover)
+    asyncio.run(_begin(at, ledger, spec, plan, prover))
     if isinstance(spec.fleet, LocalFleet):
         lend(at.root, SystemClock().now() + patience)
     return ledger.delivery, plan_of(ledger.recorded())
@@ -98,23 +95,20 @@ async def _say_what_is_lost(context: Context) -> None:
     await say_what_is_lost(context)
 
 
-def _record_requester(at: Surroundings, ledger: MlflowLedger, spec: Delivery, asker: Prover) -> None:
-    events = ledger.recorded()
-    if any(event.kind == "requested" for event in events):
-        return
-    try:
-        ledger.append(Hearing(spec, ledger.delivery, events, at.identities, SystemClock()).request(asker))
-    except TidegateError as error:
-        ledger.close(str(Ending.FAILED), str(error))
-        raise
-
-
-async def _begin(ledger: MlflowLedger, spec: Delivery, plan: Plan) -> None:
+async def _begin(at: Surroundings, ledger: MlflowLedger, spec: Delivery, plan: Plan, asker: Prover | None) -> None:
+    # With a key it may have been opened before, by a process that was killed when it had done this or had not.
+    events: Sequence[Event] = await call_in_thread(ledger.recorded)
     with notified_of(spec.notify, plan, ledger) as told:
         journal = Journal(ledger, SystemClock(), told)
         try:
-            kept = await call_in_thread(keep_spec, ledger, spec.path, spec)
-            await journal.opened(plan, spec_file=kept)
+            if not events:
+                kept = await call_in_thread(keep_spec, ledger, spec.path, spec)
+                await journal.opened(plan, spec_file=kept)
+                events = await journal.recorded()
+            if asker is not None and not any(event.kind == "requested" for event in events):
+                hearing = Hearing(spec, ledger.delivery, events, at.identities, SystemClock())
+                event = await call_in_thread(hearing.request, asker)
+                await journal.say(event.step, DeliveryRequested.of(event), event.message)
         except TidegateError as error:
             # No step could ever find its way; the next delivery must not have to wait for this one.
             await journal.closed(Ending.FAILED, str(error), error.exit_code)
@@ -174,8 +168,7 @@ def run_one_step(
             f"delivery {delivery} is carried by process {summary.pid} on {summary.host}",
             hint="`tidegate stage` is for deliveries that `tidegate stage open` opened",
         )
-    patience = timedelta(seconds=summary.patience_seconds)
-    carried = attach(at, deliveries, ledger, patience=patience, key=summary.key, hands_on=True)
+    carried = attach(at, deliveries, ledger, summary, hands_on=True)
     display.story = state_of(events)
     how = Carrying(display, partial(cancelled_by_signals, AFTERWARDS), report=False)
     try:
@@ -224,8 +217,7 @@ def close_steps(
         ending, reason = Ending.recorded(summary.outcome), summary.reason or ""
         recorded = Result(delivery=named, ending=ending, reason=reason, exit_code=EXIT_CODES[ending])
         return outcome_of(ledger.recorded(), named) or recorded
-    patience = timedelta(seconds=summary.patience_seconds)
-    carried = attach(at, deliveries, ledger, patience=patience, key=summary.key)
+    carried = attach(at, deliveries, ledger, summary, hands_on=False)
     display.story = state_of(ledger.recorded())
     try:
         result = asyncio.run(_carry_on(carried, Carrying(display, cancelled_by_signals, closes=True), close))
