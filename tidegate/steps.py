@@ -97,7 +97,7 @@ async def _say_what_is_lost(context: Context) -> None:
 
 async def _begin(at: Surroundings, ledger: MlflowLedger, spec: Delivery, plan: Plan, asker: Prover | None) -> None:
     # With a key it may have been opened before, by a process that was killed when it had done this or had not.
-    events: Sequence[Event] = ledger.recorded()
+    events: Sequence[Event] = await call_in_thread(ledger.recorded)
     with notified_of(spec.notify, plan, ledger) as told:
         journal = Journal(ledger, SystemClock(), told)
         try:
