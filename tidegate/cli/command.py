@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -39,25 +39,14 @@ SHOWN = " ".join(SECTIONS.values()).split()
 HINT = "--state, --tracking-uri, --context, -o, -q and other global options: see `tidegate --help`."
 
 
-def _keep(name: str) -> Callable[[Any], None]:
-    """For the settings. An option that is not given takes nothing back: it may stand before the command's name too."""
-
-    def keep(value: Any) -> None:
-        if value is not None and value is not False:
-            # An empty tracking URI takes back that of the environment.
-            setattr(given(), name, value or None)
-
-    return keep
+def _keep(name: str, value: object) -> None:
+    """For the settings; an empty tracking URI takes back that of the environment."""
+    setattr(given(), name, value or None)
 
 
-def _export(variable: str) -> Callable[[Path | None], None]:
+def _export(variable: str, value: Path) -> None:
     """For the process, and for what it starts."""
-
-    def export(value: Path | None) -> None:
-        if value is not None:
-            os.environ[variable] = str(value.absolute())
-
-    return export
+    os.environ[variable] = str(value.absolute())
 
 
 class _Redacted(logging.Formatter):
@@ -67,21 +56,24 @@ class _Redacted(logging.Formatter):
         return printable(without_credentials(super().format(record)))
 
 
-def _set_log_level(value: str | None) -> None:
-    if value is not None:
-        handler = logging.StreamHandler()
-        handler.setFormatter(_Redacted("%(levelname)s %(name)s: %(message)s"))
-        logging.basicConfig(level=value.upper(), handlers=[handler], force=True)
+def _set_log_level(value: str) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Redacted("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=value.upper(), handlers=[handler], force=True)
 
 
-def _print_version(value: bool) -> None:
-    if value:
-        print(f"tidegate {__version__}")
-        raise typer.Exit
+def _print_version(_: object) -> None:
+    print(f"tidegate {__version__}")
+    raise typer.Exit
 
 
-def _option(names: str, metavar: str | None, callback: Callable[[Any], None] | None, words: str) -> Any:
-    return typer.Option(*names.split(), metavar=metavar, callback=callback, expose_value=False, help=words)
+def _option(names: str, metavar: str | None, act: Callable[[Any], None], words: str) -> Any:
+    def given_or_not(value: Any) -> None:
+        # One that is not given takes nothing back: it may stand before the command's name too.
+        if value is not None and value is not False:
+            act(value)
+
+    return typer.Option(*names.split(), metavar=metavar, callback=given_or_not, expose_value=False, help=words)
 
 
 _STATE = f"This machine's state; default: .tidegate.  [env var: {STATE_VARIABLE}]"
@@ -100,17 +92,21 @@ Level = Literal["debug", "info", "warning", "error"]
 def global_options(
     *,
     show_version: Annotated[bool, _option("--version", None, _print_version, "Print the version and exit.")] = False,
-    state: Annotated[Path | None, _option("--state", "FOLDER", _keep("state_folder"), _STATE)] = None,
-    tracking_uri: Annotated[str | None, _option("--tracking-uri", "URI", _keep("tracking_uri"), _TRACKING)] = None,
-    kubeconfig: Annotated[Path | None, _option("--kubeconfig", "FILE", _export("KUBECONFIG"), _KUBECONFIG)] = None,
-    context: Annotated[str | None, _option("--context", "NAME", _keep("context"), _CONTEXT)] = None,
-    output: Annotated[Output | None, _option("-o --output", "FORMAT", _keep("output"), _OUTPUT)] = None,
+    state: Annotated[Path | None, _option("--state", "FOLDER", partial(_keep, "state_folder"), _STATE)] = None,
+    tracking_uri: Annotated[
+        str | None, _option("--tracking-uri", "URI", partial(_keep, "tracking_uri"), _TRACKING)
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, _option("--kubeconfig", "FILE", partial(_export, "KUBECONFIG"), _KUBECONFIG)
+    ] = None,
+    context: Annotated[str | None, _option("--context", "NAME", partial(_keep, "context"), _CONTEXT)] = None,
+    output: Annotated[Output | None, _option("-o --output", "FORMAT", partial(_keep, "output"), _OUTPUT)] = None,
     quiet: Annotated[
-        bool, _option("-q --quiet", None, _keep("quiet"), "Print results and errors only, no progress.")
+        bool, _option("-q --quiet", None, partial(_keep, "quiet"), "Print results and errors only, no progress.")
     ] = False,
-    trust: Annotated[Path | None, _option("--trust", "FILE", _export(TRUST_VARIABLE), _TRUST)] = None,
+    trust: Annotated[Path | None, _option("--trust", "FILE", partial(_export, TRUST_VARIABLE), _TRUST)] = None,
     log_level: Annotated[Level | None, _option("--log-level", "LEVEL", _set_log_level, _LEVEL)] = None,
-    debug: Annotated[bool, _option("--debug", None, None, "Print the traceback of an error.")] = False,
+    debug: Annotated[bool, _option("--debug", None, id, "Print the traceback of an error.")] = False,
 ) -> None:
     """Declare what every command takes, before its name or after it; each acts while the command line is read.
 

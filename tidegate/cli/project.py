@@ -203,17 +203,16 @@ def doctor(
     checks = check_regions(read, fleet, regions, named_trust(spec.parent), controller_namespace)
     if read.git:
         checks["git"] = check_git(read)
-    given().show([_as_data(name, one) for name, one in checks.items()], *findings_lines(checks))
+    data = [
+        one.model_dump(mode="json") | {"region": name, "reachable": not one.problem, "problem": one.problem or None}
+        for name, one in checks.items()
+    ]
+    given().show(data, *findings_lines(checks))
     # A region that could not be looked at counts for more than what was found in others.
     if any(one.problem for one in checks.values()):
         return ExitCode.OUTSIDE
     worse = any(each.severity is not Severity.NOTE for one in checks.values() for each in one.findings)
     return ExitCode.ROLLED_BACK if worse else ExitCode.DELIVERED
-
-
-def _as_data(region: str, seen: RegionCheck) -> dict[str, object]:
-    findings = [each.model_dump(mode="json") for each in seen.findings]
-    return {"region": region, "reachable": not seen.problem, "problem": seen.problem or None, "findings": findings}
 
 
 def findings_lines(checks: Mapping[str, RegionCheck]) -> Iterator[str]:

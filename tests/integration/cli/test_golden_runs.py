@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fakes.golden import nowhere, play
 from fakes.services.embedded_mlflow import write_embedded_mlflow
-from fakes.sessions import nowhere, play
 
 from tidegate.testing import write_tiny_model
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.sessions import nowhere, play
+from fakes.golden import nowhere, play
 
 SESSIONS = sorted((Path(__file__).parents[2] / "golden/cli").glob("*.console"))
 

@@ -89,19 +89,10 @@ class PlainProgress:
 
     def on_event(self, event: Event) -> None:
         before, self.story = self.story, self.story.apply(event)
-        payload = payload_of(event)
-        text = one_line(_delivery_line(event, self.story) if event.step == "delivery" else _line(event, self.story))
-        subject, outcome = "", None
-        if isinstance(payload, TrafficShift):
-            changed = [region for region in self.story.regions if region not in before.regions]
-            text = "; ".join(f"{region.name}: {shares(region, self.story)}" for region in changed)
-        elif isinstance(payload, VerdictPayload):
-            subject, outcome = f"{payload.gate}@{payload.region}", payload.outcome
-        elif isinstance(payload, StepProgress) and event.step != "delivery":
-            subject = "progress"
+        subject, outcome, text = _told(event, before, self.story)
         if text and self._is_news((event.step, subject), outcome, event.at, text):
             elapsed = stopwatch(self.story.elapsed_seconds(event.at))
-            self._console.print(f"{elapsed:>7}  {text}", highlight=False, markup=False, soft_wrap=True)
+            self._console.print(f"{elapsed:>7}  {one_line(text)}", highlight=False, markup=False, soft_wrap=True)
 
     def _is_news(self, key: tuple[str, str], outcome: GateOutcome | None, at: datetime, text: str) -> bool:
         """Whether the last line of the same step and gate was another; of a count and a gate that runs, only rarely."""
@@ -120,24 +111,33 @@ class PlainProgress:
         return None
 
 
-def _line(event: Event, story: DeliveryState) -> str:
-    """What to say about a step's event."""
+def _told(event: Event, before: DeliveryState, story: DeliveryState) -> tuple[str, GateOutcome | None, str]:
+    """What an event is about, besides its step, how that stands, and what to say."""
+    subject, outcome, said = "", None, event.message
     match payload_of(event):
-        case VerdictPayload() as said:
+        case TrafficShift():
+            changed = [region for region in story.regions if region not in before.regions]
+            return "", None, "; ".join(f"{region.name}: {shares(region, story)}" for region in changed)
+        case _ if event.step == "delivery":
+            return "", None, _delivery_line(event, story)
+        case VerdictPayload() as verdict:
+            subject, outcome = f"{verdict.gate}@{verdict.region}", verdict.outcome
             # Upper case, so that an eye that runs over a CI log stops there.
-            word = str(said.outcome) if said.outcome <= GateOutcome.RUNNING else str(said.outcome).upper()
-            return f"{event.step}: {said.gate} {word}: {said.reason or event.message}"
+            word = str(outcome) if outcome <= GateOutcome.RUNNING else str(outcome).upper()
+            said = f"{verdict.gate} {word}: {verdict.reason or said}"
         case StepProgress() as count:
-            return f"{event.step}: {f'{count.done} of {count.total}, ' if count.total else ''}{event.message}"
-        case GitChange():
-            return f"{event.step}: {event.message}"
+            subject, said = "progress", f"{count.done} of {count.total}, {said}" if count.total else said
         case StepFailure():
-            return f"{event.step}: FAILED: {event.message}"
-    step = story.step(event.step)
-    took = f" in {duration(step.seconds(event.at))}" if step and event.kind == "done" else ""
-    expected = step.expected_seconds if step and event.kind == "started" else 0
-    left = f", about {duration(expected)}" if expected else ""
-    return f"{event.step}: {event.kind}{took}{left}" + (f", {event.message}" if event.message else "")
+            said = f"FAILED: {said}"
+        case GitChange():
+            pass
+        case _:
+            step = story.step(event.step)
+            took = f" in {duration(step.seconds(event.at))}" if step and event.kind == "done" else ""
+            expected = step.expected_seconds if step and event.kind == "started" else 0
+            left = f", about {duration(expected)}" if expected else ""
+            said = f"{event.kind}{took}{left}" + (f", {said}" if said else "")
+    return subject, outcome, f"{event.step}: {said}"
 
 
 def _delivery_line(event: Event, story: DeliveryState) -> str:

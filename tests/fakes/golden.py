@@ -1,4 +1,4 @@
-"""Commands as people type them, with all that they print and how they end: files such as `golden/cli/plan.console`.
+"""What people see, word for word, in files; and commands as people type them, such as in `golden/cli/plan.console`.
 
 In a session `$` is typed, `|` is printed on stdout, `!` on stderr, and `=` is an exit code that is not 0. What is not
 tidegate prepares files.
@@ -23,6 +23,14 @@ OTHERWISE = {r"\b[0-9a-f]{32}\b": "ID", r"digest [0-9a-f]{12}": "digest DIGEST",
 """What is another at each run, and what stands for it."""
 
 
+def is_golden(shown: str, path: Path) -> None:
+    """Compare with what stands there; or write it anew, when `TIDEGATE_REGENERATE` is set: then read the diff."""
+    if "TIDEGATE_REGENERATE" in os.environ:
+        assert "CI" not in os.environ, "what CI compares with is written by people"
+        path.write_text(shown, encoding="utf-8")
+    assert shown == path.read_text(encoding="utf-8")
+
+
 def nowhere(patches: pytest.MonkeyPatch, folder: Path) -> None:
     """Go to a folder of its own, in which nothing of this machine is known."""
     patches.chdir(folder)
@@ -36,20 +44,15 @@ def nowhere(patches: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def play(session: Path, patches: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Type what the session types, and compare; or write it anew, when `TIDEGATE_REGENERATE` is set."""
-    written = session.read_text(encoding="utf-8")
+    """Type what the session types, and compare what comes of it."""
     lines = []
-    for line in written.splitlines():
+    for line in session.read_text(encoding="utf-8").splitlines():
         if line[:1] not in ("|", "!", "="):
             lines.append(line)
             if line.startswith("$ "):
                 lines += _run(line.removeprefix("$ "), patches, capsys)
     shown = "\n".join([*lines, ""])
-    if "TIDEGATE_REGENERATE" in os.environ:
-        assert "CI" not in os.environ, "what CI compares with is written by people"
-        session.write_text(shown, encoding="utf-8")
-        return
-    assert shown == written
+    is_golden(shown, session)
 
 
 def _run(line: str, patches: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
