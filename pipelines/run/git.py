@@ -41,7 +41,7 @@ from pipelines.repository import (
     ToolInCluster,
 )
 from pipelines.run.context import Context
-from pipelines.run.regions import health_verdict, refuse_others, refuse_way_back
+from pipelines.run.regions import promoted_verdict
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitSpec
 from rollouts.errors import FleetError, Forbidden, KubeconfigWrong, NotFound
@@ -194,10 +194,7 @@ async def _look_after(context: Context, step: PlanStep) -> None:
     """While Git is waited for: users are on the version, and nobody else looks."""
     context.journal.check()
     for region in context.spec.regions.waves[step.wave - 1]:
-        state = await context.fleets[region].observe()
-        refuse_others(state, context.plan.on_trial)
-        refuse_way_back(state, context.plan.on_trial)
-        verdict = health_verdict(state, context.plan.on_trial)
+        verdict = await promoted_verdict(context.fleets[region], context.plan.on_trial)
         if verdict.outcome is GateOutcome.FAIL:
             raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
 
