@@ -16,32 +16,13 @@ from pipelines.requests import (
     after_failed_attempt,
     answer,
 )
+from pipelines.triggers.mlflow import MlflowTriggers
 from pipelines.triggers.queue import RequestQueue
 from registry.deliveries import MlflowDeliveries
 from registry.model import DeliverySummary
 from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 from tidegate.core.threads import call_in_thread
-
-
-class TaggedVersions(Protocol):
-    """The registry, asked which versions are to be delivered."""
-
-    def marked(self, model: str, alias: str) -> frozenset[str]:
-        """Numbers of the versions that carry the alias, or the tag that names it; none when there is no such model.
-
-        Raises:
-            StoreUnreachable: MLflow did not answer.
-        """
-        ...
-
-    def aliases(self, model: str) -> Mapping[str, str]:
-        """The number of the version that each alias means; none when there is no such model.
-
-        Raises:
-            StoreUnreachable: MLflow did not answer.
-        """
-        ...
 
 
 class Starter(Protocol):
@@ -81,7 +62,7 @@ class Reconciler:
     every: timedelta
     """Between two looks at the registry, when no webhook asks for one."""
     inbox: RequestQueue
-    marks: TaggedVersions
+    marks: MlflowTriggers
     ledgers: MlflowDeliveries
     starter: Starter
     clock: Clock
