@@ -182,7 +182,7 @@ async def carry(
         with (
             notified_of(spec.notify, carried.plan, ledger) as told,
             how.display as display,
-            QueuedListener([*kept, display]) as displays,
+            QueuedListener([each.on_event for each in (*kept, display)]) as displays,
         ):
             journal = Journal(
                 ledger,
