@@ -14,7 +14,6 @@ from tidegate.core.clock import SystemClock
 
 if TYPE_CHECKING:
     from rollouts.adapters.host_client import FleetHost
-    from rollouts.adapters.prometheus_query import PrometheusQuery
     from rollouts.kube.client import KubeClient
 
 
@@ -84,13 +83,6 @@ async def cluster_client(
         yield client
     finally:
         await client.close()
-
-
-def prometheus_of(fleet: ClusterFleetSpec, region: str) -> PrometheusQuery:
-    """The region's own Prometheus; it is not asked anything yet."""
-    from rollouts.adapters.prometheus_query import PrometheusQuery
-
-    return PrometheusQuery(fleet.regions[region].prometheus)
 
 
 @asynccontextmanager

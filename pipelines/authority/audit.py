@@ -108,8 +108,7 @@ def _other_findings(
     summary: DeliverySummary, events: Sequence[Event], kept: MlflowDeliveries, registry: MlflowRegistry
 ) -> Iterator[ChainFinding]:
     delivery = summary.id
-    opened = any((event.step, event.kind) == ("delivery", "started") for event in events)
-    if not opened:
+    if not any((event.step, event.kind) == ("delivery", "started") for event in events):
         return
     try:
         plan = plan_of(events)

@@ -66,10 +66,6 @@ EngineOf = Callable[[str, str], Awaitable[Engine]]
 """By region and version: what serves it there."""
 
 
-async def _unrecorded(_: GitChange, __: str) -> None:
-    """No ledger is written: of a rollback by a person."""
-
-
 @dataclass(frozen=True)
 class GitWriter:
     """Brings files of a repository to what they have to say."""
@@ -77,8 +73,8 @@ class GitWriter:
     spec: GitSpec
     access: GitAccess
     note: Callable[[str], None]
-    say: Callable[[GitChange, str], Awaitable[None]] = _unrecorded
-    """Returns once it is durable."""
+    say: Callable[[GitChange, str], Awaitable[None]] | None = None
+    """Returns once it is durable; None for a rollback by a person, of which no ledger is written."""
     clock: Clock = field(default_factory=SystemClock)
 
     async def read(self, paths: Sequence[str] = ()) -> BranchFiles:
@@ -132,7 +128,8 @@ class GitWriter:
             if not changes.edits:
                 return found.commit
             written = "; ".join(f"{each.path}: {each.field} becomes {each.after}" for each in changes.edits)
-            await self.say(GitChange(), f"{self.spec.branch}: {written}")
+            if self.say:
+                await self.say(GitChange(), f"{self.spec.branch}: {written}")
             message = message_of(subject, changes.edits, trailers, reason=reason)
             try:
                 commit = await call_in_thread(self.access.repository.commit, found, changes.files, message)
@@ -141,7 +138,8 @@ class GitWriter:
                 self.note(str(error))
                 await self.clock.sleep(AGAIN_SECONDS)
             else:
-                await self.say(GitChange(commit=commit), f"{self.spec.branch}: pushed commit {commit[:SHORT]}")
+                if self.say:
+                    await self.say(GitChange(commit=commit), f"{self.spec.branch}: pushed commit {commit[:SHORT]}")
                 return commit
         where = f"branch {self.spec.branch} of {self.spec.repository}"
         raise OutsideError(

@@ -10,7 +10,7 @@ import yaml
 from fakes.clusters.world import demo_on_clusters
 from fakes.delivery.world import SPEC, a_spec
 
-from pipelines.events.writer import WriterLimits, limits_of
+from pipelines.events.writer import WriterLimits
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -25,14 +25,14 @@ def on_clusters(**changes: Any) -> Delivery:
 def test_each_source_is_given_the_time_of_a_restart() -> None:
     spec = a_spec()
     assert (spec.patience.metrics, spec.patience.registry, spec.patience.api) == (2 * MINUTE, 10 * MINUTE, 10 * MINUTE)
-    assert limits_of(spec.patience) == WriterLimits()
+    assert WriterLimits.of(spec.patience) == WriterLimits()
 
 
 def test_it_is_said_in_one_place() -> None:
     text = SPEC + "patience: {metrics: 1m, registry: 5m, api: 20m, call: 3s, end: 5s}\n"
     spec = parse_spec(text, Delivery, file="delivery.yaml")
     assert spec.patience.api == 20 * MINUTE
-    assert limits_of(spec.patience) == WriterLimits(call=3, patience=300, end=5)
+    assert WriterLimits.of(spec.patience) == WriterLimits(call=3, patience=300, end=5)
 
 
 def test_a_trial_that_nobody_carries_outlives_every_silence() -> None:
