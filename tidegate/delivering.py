@@ -21,10 +21,9 @@ from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.delivery_lock import delivery_lock
 from pipelines.events.artifacts import SPEC, bring_evidence, keep_spec, vouched
-from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
-from pipelines.events.state import DeliveryState, state_of
+from pipelines.events.state import DeliveryState, plan_of, state_of
 from pipelines.events.writer import Spool, WriterLimits, passes
 from pipelines.model import Ending, Plan, Result
 from pipelines.plan.planner import refuse_other_plan

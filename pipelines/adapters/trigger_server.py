@@ -28,9 +28,8 @@ from pipelines.triggers.app import (
     receiver_routes,
     requests_route,
 )
-from pipelines.triggers.mlflow import MlflowTriggers
 from pipelines.triggers.queue import RequestQueue
-from pipelines.triggers.reconciler import Reconciler, Starter
+from pipelines.triggers.reconciler import MlflowTriggers, Reconciler, Starter
 from pipelines.triggers.starters import ProcessStarter
 from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
 from pipelines.views.page import LivePage, SnapshotReader

@@ -16,8 +16,8 @@ from pipelines.authority.approvals import (
     request,
     resumption,
 )
-from pipelines.events.history import plan_of
 from pipelines.events.payloads import ApprovalDenied, ApprovalGiven, DeliveryRequested, DeliveryResumed, PersonAnswer
+from pipelines.events.state import plan_of
 from pipelines.spec.approvals import ApprovalSpec, ProvenBy, ResumeSpec
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import ApproversSpec

@@ -21,7 +21,7 @@ from pipelines.events.artifacts import (
     transcripts,
     vouched,
 )
-from pipelines.events.history import outcome_of, plan_of, spec_file_of
+from pipelines.events.state import outcome_of, plan_of, spec_file_of
 from pipelines.model import Plan
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
 from pipelines.spec.delivery import Delivery

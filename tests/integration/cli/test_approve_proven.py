@@ -13,7 +13,7 @@ from fakes.terminal import Said, Tidegate
 from pipelines.adapters.identities import ProvenIdentities, sign
 from pipelines.authority.answering import AnswerVerifier, Speaker, Tally
 from pipelines.authority.approvals import approval
-from pipelines.events.history import plan_of
+from pipelines.events.state import plan_of
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust, Trusted
 from pipelines.statements import Proof

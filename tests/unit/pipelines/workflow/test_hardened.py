@@ -13,9 +13,8 @@ from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import account_of
-from pipelines.workflow.model import ENGINE, STEPS_OF
+from pipelines.workflow.model import ENGINE, STEPS_OF, workflow
 from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
-from pipelines.workflow.runs import workflow
 from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY

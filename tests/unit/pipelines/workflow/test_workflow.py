@@ -15,7 +15,7 @@ from alike import some
 from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 from fakes.workflow.interpreter import DELETED, ERROR, FAILED, LOST, Controller, Ended, Pod, texts, tries_again
 
-from pipelines.events.history import before
+from pipelines.events.state import before
 from pipelines.model import Plan, PlanStep, StageName
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import out_of_reach
