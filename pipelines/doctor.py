@@ -12,7 +12,7 @@ from gates.analyses.latency import LatencyGate
 from gates.evidence.conventions import BY_ENGINE, HISTOGRAMS, PROCESS_START, UP
 from gates.evidence.selector import NAME, selector
 from pipelines.adapters.clusters import cluster_fleet
-from pipelines.adapters.fleets import cluster_client, prometheus_of, require_contexts
+from pipelines.adapters.fleets import cluster_client, require_contexts
 from pipelines.adapters.services import places_of, send_by_http
 from pipelines.adapters.trust import trusted_images
 from pipelines.authority.engine_images import pem_of
@@ -29,6 +29,7 @@ from pipelines.views.notifications import (
     NotTaken,
     deliver_message,
 )
+from rollouts.adapters.prometheus_query import PrometheusQuery
 from rollouts.doctor.diagnosis import diagnose
 from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import DiagnosisTarget, Finding, Severity
@@ -99,7 +100,7 @@ async def _check(fleet: ArgoFleetSpec, target: DiagnosisTarget) -> RegionCheck:
     """One region on its own: another's absence is not its."""
     try:
         async with cluster_client(fleet.regions[target.region].context, fleet.namespace) as cluster:
-            prometheus = prometheus_of(fleet, target.region)
+            prometheus = PrometheusQuery(fleet.regions[target.region].prometheus)
             return RegionCheck(findings=await diagnose(cluster, prometheus, target, SystemClock()))
     except TidegateError as error:
         return RegionCheck(problem=str(error))

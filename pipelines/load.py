@@ -32,12 +32,9 @@ class LoadTotals(Value):
 
 def totals(records: Iterable[RequestRecord]) -> LoadTotals:
     """Count what ended, and how."""
-    requests = failed = cut = 0
-    for record in records:
-        requests += 1
-        failed += not record.ok
-        cut += record.cut
-    return LoadTotals(requests=requests, failed=failed, cut=cut)
+    ended = list(records)
+    failed, cut = sum(not record.ok for record in ended), sum(record.cut for record in ended)
+    return LoadTotals(requests=len(ended), failed=failed, cut=cut)
 
 
 CONCURRENCY_OF_A_PROCESS = 64
@@ -166,8 +163,15 @@ def histogram_in(text: str, name: str) -> LengthHistogram:
     Raises:
         UsageError: `text` has none, or it counted nothing, or it is no exposition of metrics.
     """
+    # Not above: specs are read by commands that draw no lengths.
+    from prometheus_client.parser import text_string_to_metric_families
+
+    cumulated: dict[float, float] = {}
     try:
-        cumulated = _cumulated(text, name)
+        for family in text_string_to_metric_families(text):
+            for sample in (each for each in family.samples if each.name == f"{name}_bucket"):
+                edge = float(sample.labels["le"])
+                cumulated[edge] = cumulated.get(edge, 0.0) + sample.value
     except ValueError as error:
         raise UsageError(
             f"the lengths are not metrics as an engine tells them: {error}",
@@ -182,19 +186,6 @@ def histogram_in(text: str, name: str) -> LengthHistogram:
     totals = [cumulated[edge] for edge in edges[:-1]] + [cumulated.get(inf, cumulated[edges[-1]])]
     counts = [after - before for before, after in zip([0.0, *totals], totals, strict=False)]
     return LengthHistogram(edges=tuple(edges), counts=tuple(counts))
-
-
-def _cumulated(text: str, name: str) -> Mapping[float, float]:
-    # Specs are read by commands that draw no lengths.
-    from prometheus_client.parser import text_string_to_metric_families
-
-    found: dict[float, float] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name == f"{name}_bucket":
-                edge = float(sample.labels["le"])
-                found[edge] = found.get(edge, 0.0) + sample.value
-    return found
 
 
 def plain_requests(prompts: Sequence[str], max_tokens: int) -> tuple[LoadRequest, ...]:
@@ -243,10 +234,8 @@ class Quantiles(Value):
     def of(cls, values: Iterable[float | None]) -> Quantiles:
         """The smallest values that 50, 95 and 99 % do not exceed."""
         found = sorted(value for value in values if value is not None)
-        if not found:
-            return cls()
-        p50, p95, p99 = (found[ceil(len(found) * share) - 1] for share in (0.5, 0.95, 0.99))
-        return cls(p50=p50, p95=p95, p99=p99)
+        shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+        return cls(**{name: found[ceil(len(found) * share) - 1] for name, share in shares.items() if found})
 
 
 class ArmResult(Value):

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from gates.answers.samples import TakenSamples
 from registry.model import EngineRecord, ModelVersion
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
-from rollouts.model import Engine, EngineSet, RegionState
+from rollouts.model import CarrierHeartbeat, Engine, EngineSet, ForeignObject, RegionState
 from tidegate.core.model import Value
 
 
@@ -52,6 +52,22 @@ class RemembersWayBack(Protocol):
 
     async def restart(self, version: str) -> RegionState:
         """All users to a version of before that is no longer warm, as the region itself keeps it."""
+
+
+@runtime_checkable
+class SharedPlace(Protocol):
+    """A fleet in a place where others have objects too, such as a namespace of a cluster."""
+
+    async def foreign_objects(self) -> tuple[ForeignObject, ...]:
+        """Objects of others where this delivery's would be."""
+
+
+@runtime_checkable
+class CarriedFleet(Protocol):
+    """A fleet that knows who carries its trial."""
+
+    async def carried(self) -> CarrierHeartbeat | None:
+        """None when nobody does."""
 
 
 class Ledger(Protocol):

@@ -21,11 +21,10 @@ from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.delivery_lock import delivery_lock
 from pipelines.events.artifacts import SPEC, bring_evidence, keep_spec, vouched
-from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
-from pipelines.events.state import DeliveryState, state_of
-from pipelines.events.writer import Spool, limits_of, passes
+from pipelines.events.state import DeliveryState, plan_of, state_of
+from pipelines.events.writer import Spool, WriterLimits, passes
 from pipelines.model import Ending, Plan, Result
 from pipelines.plan.planner import refuse_other_plan
 from pipelines.ports import Listener
@@ -177,12 +176,12 @@ async def carry(
     events = EventFile(carried.folder / "events.jsonl")
     # Only where it began: elsewhere the ledger has more of the delivery than a file that begins now.
     kept: list[Listener] = [events] if unbegun or events.path.exists() else []
-    limits = limits_of(spec.patience)
+    limits = WriterLimits.of(spec.patience)
     with ExitStack() as last:
         with (
             notified_of(spec.notify, carried.plan, ledger) as told,
             how.display as display,
-            QueuedListener([*kept, display]) as displays,
+            QueuedListener([each.on_event for each in (*kept, display)]) as displays,
         ):
             journal = Journal(
                 ledger,

@@ -8,12 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from gates.evidence.request_record import RecordReader
-from pipelines.adapters.fleets import CarriedFleet, require_contexts
+from pipelines.adapters.fleets import require_contexts
 from pipelines.adapters.stores import mlflow_address
 from pipelines.events.listeners import EventFile
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.events.writer import SUFFIX
-from pipelines.ports import Fleet
+from pipelines.ports import CarriedFleet, Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder

@@ -10,17 +10,16 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from pipelines.adapters.fleets import CarriedFleet, running_host
+from pipelines.adapters.fleets import running_host
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import read_delivery
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
-from pipelines.events.history import asked_to_stop, done_steps, outcome_of, plan_of, step_of
 from pipelines.events.journal import Journal
 from pipelines.events.payloads import DeliveryRequested, StepProgress
-from pipelines.events.state import state_of
+from pipelines.events.state import asked_to_stop, done_steps, outcome_of, plan_of, state_of, step_of
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
-from pipelines.ports import Fleet
+from pipelines.ports import CarriedFleet, Fleet
 from pipelines.run.context import Context
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
 from pipelines.spec.delivery import Delivery

@@ -5,27 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from pipelines.spec.delivery import Delivery
 from rollouts.errors import KubeconfigWrong
 from rollouts.manifests.spec import ClusterFleetSpec
-from rollouts.model import CarrierHeartbeat
 from tidegate.core.clock import SystemClock
 
 if TYPE_CHECKING:
     from rollouts.adapters.host_client import FleetHost
-    from rollouts.adapters.prometheus_query import PrometheusQuery
     from rollouts.kube.client import KubeClient
-
-
-@runtime_checkable
-class CarriedFleet(Protocol):
-    """A fleet that knows who carries its trial."""
-
-    async def carried(self) -> CarrierHeartbeat | None:
-        """None when nobody does."""
-        ...
 
 
 def require_contexts(spec: Delivery, regions: Collection[str] = (), *, every: bool = False) -> None:
@@ -94,13 +83,6 @@ async def cluster_client(
         yield client
     finally:
         await client.close()
-
-
-def prometheus_of(fleet: ClusterFleetSpec, region: str) -> PrometheusQuery:
-    """The region's own Prometheus; it is not asked anything yet."""
-    from rollouts.adapters.prometheus_query import PrometheusQuery
-
-    return PrometheusQuery(fleet.regions[region].prometheus)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from pipelines.adapters.trust import named_trust
 from pipelines.events.artifacts import SPEC, bring_spec
-from pipelines.events.history import plan_of, spec_file_of
+from pipelines.events.state import plan_of, spec_file_of
 from pipelines.plan.planner import refuse_other_files
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import (

@@ -113,7 +113,16 @@ log = logging.getLogger(__name__)
 @asynccontextmanager
 async def fleet_heartbeat(host: FleetHost, carrier: Carrier) -> AsyncIterator[None]:
     """Within the context the host hears of `carrier`; afterwards of nobody, unless others go on with it."""
-    beating = asyncio.create_task(_beat(host, carrier))
+
+    async def beat() -> None:
+        while True:
+            try:
+                await host.attend(carrier.who, unattended_seconds=carrier.unattended_seconds)
+            except FleetError as error:
+                log.info("the fleet host has not heard of us: %s", error)
+            await asyncio.sleep(min(BEAT_SECONDS, carrier.unattended_seconds / BEATS))
+
+    beating = asyncio.create_task(beat())
     try:
         yield
     finally:
@@ -122,15 +131,6 @@ async def fleet_heartbeat(host: FleetHost, carrier: Carrier) -> AsyncIterator[No
         if not carrier.hands_on:
             with suppress(FleetError):
                 await host.leave()
-
-
-async def _beat(host: FleetHost, carrier: Carrier) -> None:
-    while True:
-        try:
-            await host.attend(carrier.who, unattended_seconds=carrier.unattended_seconds)
-        except FleetError as error:
-            log.info("the fleet host has not heard of us: %s", error)
-        await asyncio.sleep(min(BEAT_SECONDS, carrier.unattended_seconds / BEATS))
 
 
 LAST_SECONDS = 1.5 * INTERVAL_SECONDS

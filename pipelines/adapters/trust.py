@@ -6,14 +6,32 @@ import os
 from pathlib import Path
 
 from pipelines.authority.engine_images import TrustedImages, keys_in
-from pipelines.spec.trust import Trusted, trust_at
+from pipelines.spec.trust import Trust, Trusted
+from tidegate.core.errors import UsageError
 from tidegate.core.process import TRUST_VARIABLE
+from tidegate.core.spec import load_spec
+
+TRUST_FILE = "trust.yaml"
 
 
 def named_trust(spec_folder: Path | None = None) -> Trusted:
-    """The trust file that `--trust` or TIDEGATE_TRUST names, as `trust_at` reads it."""
-    named = os.environ.get(TRUST_VARIABLE)
-    return trust_at(Path(named) if named else None, spec_folder)
+    """The trust file that `--trust` or TIDEGATE_TRUST names; an empty one where none is named.
+
+    Args:
+        spec_folder: where the caller's spec lies; None where the spec came from MLflow, or there is none.
+
+    Raises:
+        UsageError: none is named, and one came with the spec: who writes specs would say what specs may.
+        SpecError: the file is named and missing, or is no trust file.
+    """
+    if named := os.environ.get(TRUST_VARIABLE):
+        return Trusted(load_spec(Path(named), Trust), Path(named).parent)
+    if spec_folder and (unnamed := spec_folder / TRUST_FILE).exists():
+        raise UsageError(
+            f"{unnamed}: a trust file next to a spec does not count until the operator names it",
+            hint=f"name it, or another, by `--trust FILE` or TIDEGATE_TRUST; or remove {unnamed}",
+        )
+    return Trusted(Trust(), Path())
 
 
 def trusted_images(trusted: Trusted) -> TrustedImages | None:

@@ -16,8 +16,8 @@ from pipelines.authority.approvals import (
     request,
     resumption,
 )
-from pipelines.events.history import plan_of
 from pipelines.events.payloads import ApprovalDenied, ApprovalGiven, DeliveryRequested, DeliveryResumed, PersonAnswer
+from pipelines.events.state import plan_of
 from pipelines.spec.approvals import ApprovalSpec, ProvenBy, ResumeSpec
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import ApproversSpec
@@ -113,7 +113,7 @@ class AnswerVerifier:
                 said = _said(event, question.misses(statement, event) or "")
                 if not said.ignored:
                     person = self._person(event)
-                    used = person.once and _first_uses(events).get(proof.claim, proof.statement) != proof.statement
+                    used = person.once and _first_use(proof.claim, events) not in (None, proof.statement)
                     why = "its token was used for another answer before" if used else ""
                     said = said.model_copy(update={"person": person, "reason": statement.reason, "ignored": why})
             except Unproven as error:
@@ -178,13 +178,10 @@ def _said(event: Event, ignored: str) -> Answer:
     )
 
 
-def _first_uses(events: Iterable[Event]) -> Mapping[str, str]:
-    """The statement that each credential stood next to first, whatever was asked: it can be read in the ledger."""
-    used: dict[str, str] = {}
-    for event in events:
-        if event.kind in WORDS and (proof := PersonAnswer.of(event).proof) is not None:
-            used.setdefault(proof.claim, proof.statement)
-    return used
+def _first_use(claim: str, events: Iterable[Event]) -> str | None:
+    """The statement that a credential stood next to first, whatever was asked: it can be read in the ledger."""
+    proofs = (PersonAnswer.of(event).proof for event in events if event.kind in WORDS)
+    return next((proof.statement for proof in proofs if proof is not None and proof.claim == claim), None)
 
 
 def refuse_unanswerable(
@@ -339,7 +336,19 @@ class Hearing:
             raise UsageError("nothing says who you are", hint=f"{takes}: give --identity, or --by NAME")
         data: dict[str, Any] = {"by": speaker.by or "", "reason": reason}
         if speaker.prover:
-            data["proof"] = speaker.prover(self._statement(payload, question, reason))
+            version = plan_of(self.events).version
+            statement = Statement(
+                says=WORDS[payload.kind],
+                question=question.name,
+                delivery=self.delivery,
+                model=version.name,
+                version=version.version,
+                plan=question.plan,
+                evidence=question.evidence,
+                reason=reason,
+                at=self.clock.now(),
+            )
+            data["proof"] = speaker.prover(statement.text)
             if step != "delivery" and not self.identities.approvers.anybody:
                 note("there is no trust.yaml with `approvers` here; the step that waits checks who this was")
                 message = f"not checked here: {reason}" if reason else "not checked here"
@@ -349,17 +358,3 @@ class Hearing:
         if said.ignored:
             raise UsageError(f"this would not count: {said.ignored}", hint=takes)
         return payload(**data | {"by": said.person.identity}).event(now, step, str(said)), said.person
-
-    def _statement(self, payload: type[PersonAnswer], question: Question, reason: str) -> str:
-        version = plan_of(self.events).version
-        return Statement(
-            says=WORDS[payload.kind],
-            question=question.name,
-            delivery=self.delivery,
-            model=version.name,
-            version=version.version,
-            plan=question.plan,
-            evidence=question.evidence,
-            reason=reason,
-            at=self.clock.now(),
-        ).text

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AwareDatetime
 
-from pipelines.events.history import before, done_steps
 from pipelines.events.payloads import Waiting
+from pipelines.events.state import before, done_steps
 from pipelines.model import Plan, PlanStep, StageName
 from pipelines.spec.approvals import NAMES, ApprovalSpec, FreezeSpec, ProvenBy, ResumeSpec, WhoMay, asked_before
 from pipelines.spec.delivery import Delivery

@@ -21,7 +21,7 @@ from pipelines.events.artifacts import (
     transcripts,
     vouched,
 )
-from pipelines.events.history import outcome_of, plan_of, spec_file_of
+from pipelines.events.state import outcome_of, plan_of, spec_file_of
 from pipelines.model import Plan
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
 from pipelines.spec.delivery import Delivery
@@ -108,8 +108,7 @@ def _other_findings(
     summary: DeliverySummary, events: Sequence[Event], kept: MlflowDeliveries, registry: MlflowRegistry
 ) -> Iterator[ChainFinding]:
     delivery = summary.id
-    opened = any((event.step, event.kind) == ("delivery", "started") for event in events)
-    if not opened:
+    if not any((event.step, event.kind) == ("delivery", "started") for event in events):
         return
     try:
         plan = plan_of(events)

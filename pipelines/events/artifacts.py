@@ -20,9 +20,9 @@ from gates.model import NoData, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from pipelines.errors import NotAsPlanned
-from pipelines.events.history import done_steps
 from pipelines.events.journal import Journal
 from pipelines.events.payloads import VerdictPayload
+from pipelines.events.state import done_steps
 from pipelines.ports import Ledger
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import named_files

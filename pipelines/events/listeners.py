@@ -9,7 +9,6 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Self
 
-from pipelines.ports import Listener
 from registry.model import Event
 
 
@@ -48,7 +47,7 @@ class QueuedListener:
 
     def __init__(
         self,
-        listeners: Sequence[Listener],
+        listeners: Sequence[Callable[[Event], object]],
         *,
         patience_seconds: float = PATIENCE_SECONDS,
         late: Callable[[], None] = lambda: None,
@@ -78,7 +77,7 @@ class QueuedListener:
         while (event := self._events.get()) is not None:
             for listener in self._listeners:
                 try:
-                    listener.on_event(event)
+                    listener(event)
                 # Whatever it is: the others are still to be told, and the delivery has other things to do.
                 except Exception:
                     log.exception("a display could not take %s %s", event.step, event.kind)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from threading import Condition, Thread
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -131,8 +131,19 @@ class Spool:
     def __init__(self, folder: Path, delivery: str) -> None:
         """Opens the delivery's file, or one next to it where another process that lives has that."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = _free_one(folder, delivery)
-        self.path = Path(self._file.name)
+        for number in itertools.count(1):
+            self.path = folder / f"{delivery}{f'.{number}' * (number > 1)}{SUFFIX}"
+            self._file = self.path.open("ab+")
+            # Another process may have removed it before it was locked.
+            if lock_open_file(self._file) and os.fstat(self._file.fileno()).st_nlink:
+                break
+            self._file.close()
+        # What a crash cut short is no entry, and must not swallow the next one.
+        self._file.seek(0)
+        content = self._file.read()
+        if (whole := content.rfind(b"\n") + 1) < len(content):
+            log.warning("%s: its last line was cut short; it is left out", self.path)
+            self._file.truncate(whole)
         self._is_lost = False
 
     def add(self, entry: Entry) -> None:
@@ -161,27 +172,6 @@ class Spool:
     def left(self) -> Sequence[Entry]:
         """What a process before this one could not write."""
         return list(read_entries(self.path))
-
-
-def _free_one(folder: Path, delivery: str) -> IO[bytes]:
-    for number in itertools.count(1):
-        file = (folder / f"{delivery}{f'.{number}' * (number > 1)}{SUFFIX}").open("ab+")
-        # Another process may have removed it before it was locked.
-        if lock_open_file(file) and os.fstat(file.fileno()).st_nlink:
-            _cut_torn_line(file)
-            return file
-        file.close()
-    raise AssertionError("numbers do not end")
-
-
-def _cut_torn_line(file: IO[bytes]) -> None:
-    """What a crash cut short is no entry, and must not swallow the next one."""
-    file.seek(0)
-    content = file.read()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        log.warning("%s: its last line was cut short; it is left out", file.name)
-        file.truncate(whole)
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
@@ -260,14 +250,11 @@ class WriterLimits:
     pauses: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0)
     """Between two attempts, the last one again and again."""
 
-
-def limits_of(patience: PatienceSpec) -> WriterLimits:
-    """What a spec says."""
-    return WriterLimits(
-        call=patience.call.total_seconds(),
-        patience=patience.registry.total_seconds(),
-        end=patience.end.total_seconds(),
-    )
+    @classmethod
+    def of(cls, patience: PatienceSpec) -> WriterLimits:
+        """As a spec says."""
+        call, registry, end = (each.total_seconds() for each in (patience.call, patience.registry, patience.end))
+        return cls(call=call, patience=registry, end=end)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,12 @@ def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConfli
     seen: list[Json] = []
     for region in fleet.regions:
         try:
-            objects = _unpatched(spec, fleet, region)
+            # Of some version: patches are about none in particular.
+            launch = image_launch(spec, fleet, spec.engine, version="1", digest=_DIGEST)
+            image = f"any@sha256:{_DIGEST}"
+            engine = Engine(version="1", digest=_DIGEST, model=spec.model.name, image=image, launch=launch)
+            release = region_release(spec, region, engine, public_keys="some key")
+            objects = region_objects(spec, fleet.model_copy(update={"patches": ()}), release).objects
         except UsageError:
             # What cannot be rendered is wrong elsewhere, and told there.
             return
@@ -42,14 +47,6 @@ def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConfli
     for place, patch in enumerate(fleet.patches):
         if not any(patch.target.chooses(each) for each in seen):
             yield _hits_nothing(place, patch.target, seen)
-
-
-def _unpatched(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> tuple[Json, ...]:
-    """The objects of some version: patches are about none in particular."""
-    launch = image_launch(spec, fleet, spec.engine, version="1", digest=_DIGEST)
-    engine = Engine(version="1", digest=_DIGEST, model=spec.model.name, image=f"any@sha256:{_DIGEST}", launch=launch)
-    release = region_release(spec, region, engine, public_keys="some key")
-    return region_objects(spec, fleet.model_copy(update={"patches": ()}), release).objects
 
 
 def _not_allowed(patches: Sequence[PatchSpec], objects: Sequence[Json], trust: Trust) -> Iterator[SpecConflict]:

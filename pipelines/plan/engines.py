@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
+from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
 from pipelines.errors import UntrustedImage
 from pipelines.spec.delivery import Delivery
@@ -19,7 +20,6 @@ from registry.versions import MlflowRegistry
 from rollouts.manifests.patches import PatchSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Value
 from tidegate.core.text import foreign
 
 JUDGED_ONLY = ("floor", "tolerance", "quantization_tolerance")
@@ -136,13 +136,9 @@ def with_pod_changes(fleet: ArgoFleetSpec, recorded: Mapping[str, JsonValue]) ->
     if pod_changes(fleet) == recorded:
         return fleet
     with foreign(lambda why: UntrustedImage(f"the recorded changes of an engine's pods cannot be read: {why}")):
-        was = _Recorded.model_validate(recorded)
+        was = TypeAdapter(dict[Literal["patches"], tuple[PatchSpec, ...]]).validate_python(recorded)
     others = (each for each in fleet.patches if not _changes_pods(each))
-    return fleet.model_copy(update={"patches": (*others, *was.patches)})
-
-
-class _Recorded(Value):
-    patches: tuple[PatchSpec, ...] = ()
+    return fleet.model_copy(update={"patches": (*others, *was.get("patches", ()))})
 
 
 def _changes_pods(patch: PatchSpec) -> bool:

@@ -93,15 +93,11 @@ def engine_notes(spec: Delivery) -> Iterator[str]:
     )
     if settings.image.by_tag and not settings.image.is_pinned:
         yield f"{settings.image.reference} is a tag: engines of one version may run different images"
-    if not settings.weights_place.from_registry:
-        place = _told(settings.weights_place)
+    if not (weights := settings.weights_place).from_registry:
+        place = f"{weights.path} of the claim {weights.claim}" if weights.claim else f"{weights.path} of the image"
+        if weights.model:
+            place = f"{weights.model} of the hub" + (f" at {weights.revision}" if weights.revision else "")
         yield f"its weights come from {place}: nobody proves them against the registry's digests"
     if not is_known(settings.vllm):
         drain = format_duration(spec.fleet.pod.drain)
         yield f"every engine that goes takes all of fleet.pod.drain ({drain}) for it, with open answers or without"
-
-
-def _told(weights: WeightsSpec) -> str:
-    if weights.model:
-        return f"{weights.model} of the hub" + (f" at {weights.revision}" if weights.revision else "")
-    return f"{weights.path} of the claim {weights.claim}" if weights.claim else f"{weights.path} of the image"

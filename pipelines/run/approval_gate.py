@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from pipelines.authority.answering import AnswerVerifier
 from pipelines.authority.approvals import FROZEN, Question, answering, approval, asked_at, lifting, patience
 from pipelines.errors import Stopped
-from pipelines.events.history import outcome_of
 from pipelines.events.payloads import AnswerIgnored, AnswersAllow, Waiting
+from pipelines.events.state import outcome_of
 from pipelines.model import Ending, PlanStep, StageName
 from pipelines.run.context import Context
 from pipelines.run.regions import is_on, refuse_dead_canary

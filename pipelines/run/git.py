@@ -41,7 +41,7 @@ from pipelines.repository import (
     ToolInCluster,
 )
 from pipelines.run.context import Context
-from pipelines.run.regions import health_verdict, refuse_others, refuse_way_back
+from pipelines.run.regions import promoted_verdict
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitSpec
 from rollouts.errors import FleetError, Forbidden, KubeconfigWrong, NotFound
@@ -66,10 +66,6 @@ EngineOf = Callable[[str, str], Awaitable[Engine]]
 """By region and version: what serves it there."""
 
 
-async def _unrecorded(_: GitChange, __: str) -> None:
-    """No ledger is written: of a rollback by a person."""
-
-
 @dataclass(frozen=True)
 class GitWriter:
     """Brings files of a repository to what they have to say."""
@@ -77,8 +73,8 @@ class GitWriter:
     spec: GitSpec
     access: GitAccess
     note: Callable[[str], None]
-    say: Callable[[GitChange, str], Awaitable[None]] = _unrecorded
-    """Returns once it is durable."""
+    say: Callable[[GitChange, str], Awaitable[None]] | None = None
+    """Returns once it is durable; None for a rollback by a person, of which no ledger is written."""
     clock: Clock = field(default_factory=SystemClock)
 
     async def read(self, paths: Sequence[str] = ()) -> BranchFiles:
@@ -132,7 +128,8 @@ class GitWriter:
             if not changes.edits:
                 return found.commit
             written = "; ".join(f"{each.path}: {each.field} becomes {each.after}" for each in changes.edits)
-            await self.say(GitChange(), f"{self.spec.branch}: {written}")
+            if self.say:
+                await self.say(GitChange(), f"{self.spec.branch}: {written}")
             message = message_of(subject, changes.edits, trailers, reason=reason)
             try:
                 commit = await call_in_thread(self.access.repository.commit, found, changes.files, message)
@@ -141,7 +138,8 @@ class GitWriter:
                 self.note(str(error))
                 await self.clock.sleep(AGAIN_SECONDS)
             else:
-                await self.say(GitChange(commit=commit), f"{self.spec.branch}: pushed commit {commit[:SHORT]}")
+                if self.say:
+                    await self.say(GitChange(commit=commit), f"{self.spec.branch}: pushed commit {commit[:SHORT]}")
                 return commit
         where = f"branch {self.spec.branch} of {self.spec.repository}"
         raise OutsideError(
@@ -194,10 +192,7 @@ async def _look_after(context: Context, step: PlanStep) -> None:
     """While Git is waited for: users are on the version, and nobody else looks."""
     context.journal.check()
     for region in context.spec.regions.waves[step.wave - 1]:
-        state = await context.fleets[region].observe()
-        refuse_others(state, context.plan.on_trial)
-        refuse_way_back(state, context.plan.on_trial)
-        verdict = health_verdict(state, context.plan.on_trial)
+        verdict = await promoted_verdict(context.fleets[region], context.plan.on_trial)
         if verdict.outcome is GateOutcome.FAIL:
             raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol, runtime_checkable
 
 from gates.model import GateOutcome, Verdict
 from pipelines.errors import Stopped, by_others
 from pipelines.model import Ending
-from pipelines.ports import Fleet
+from pipelines.ports import Fleet, SharedPlace
 from rollouts.errors import NotOurs, NotPossible
 from rollouts.manifests.ownership import HINT
 from rollouts.model import EngineSet, ForeignObject, RegionState
@@ -77,34 +76,24 @@ def refuse_others(state: RegionState, version: str) -> None:
         raise by_others("; ".join(str(each) for each in state.foreign_objects))
 
 
-def refuse_way_back(state: RegionState, version: str) -> None:
-    """A region that serves another version well was sent back, perhaps by a rollback that we have not heard of yet.
+async def promoted_verdict(fleet: Fleet, version: str) -> Verdict:
+    """Whether a promoted region serves that version.
 
     Raises:
-        Stopped: so it was, which is not the version's fault.
+        Stopped: as `refuse_others`; or it serves another one well, since somebody sent it back, perhaps by a rollback
+            that we have not heard of yet.
     """
-    if state.stable and state.stable.ready and state.stable.version != version:
-        raise by_others(f"{state.region} was taken back to version {state.stable.version}")
-
-
-def health_verdict(state: RegionState, version: str) -> Verdict:
-    """Whether a promoted region serves that version."""
+    state = await fleet.observe()
+    refuse_others(state, version)
     stable = state.stable
+    if stable and stable.ready and stable.version != version:
+        raise by_others(f"{state.region} was taken back to version {stable.version}")
     # A warm previous that died is being restarted and costs nobody anything.
     well = stable is not None and stable.ready and stable.version == version
     reason = f"{state.region} is {state.phase} on version {stable.version if stable else 'none'}"
     if state.problem:
         reason += f": {state.problem}"
     return Verdict(gate="health", outcome=GateOutcome.PASS if well else GateOutcome.FAIL, reason=reason)
-
-
-@runtime_checkable
-class SharedPlace(Protocol):
-    """A fleet in a place where others have objects too, such as a namespace of a cluster."""
-
-    async def foreign_objects(self) -> tuple[ForeignObject, ...]:
-        """Objects of others where this delivery's would be."""
-        ...
 
 
 async def foreign_objects_in(fleet: Fleet) -> tuple[ForeignObject, ...]:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from pipelines.authority.answering import AnswerVerifier
 from pipelines.errors import Stopped
-from pipelines.events.history import (
+from pipelines.events.payloads import StepProgress, StepUndone
+from pipelines.events.state import (
     Failed,
     asked_to_stop,
     done_steps,
@@ -20,7 +21,6 @@ from pipelines.events.history import (
     outcome_of,
     step_of,
 )
-from pipelines.events.payloads import StepProgress, StepUndone
 from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
 from pipelines.run.context import Context
 from pipelines.run.engine import STOPPED, abort, cancellation_is_heard, delivered, run_step, to_the_end, undisturbed

@@ -16,9 +16,7 @@ from pydantic import AfterValidator, Field
 
 from engine_images.arguments.validation import external_references
 from engine_images.spec import EngineSettings
-from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.spec import load_spec
 from tidegate.core.units import Duration
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -164,9 +162,6 @@ class EngineTrust(SpecModel):
     """Repositories that engines may come from: REGISTRY/REPOSITORY, or REGISTRY/PATH/* for all below a path."""
 
 
-TRUST_FILE = "trust.yaml"
-
-
 class LedgerTrust(SpecModel):
     """Whose events count. Where keys are named, an event that none of them signed ends whatever reads it."""
 
@@ -192,24 +187,3 @@ class Trusted:
     trust: Trust
     folder: Path
     """Where it lies; relative paths in it start here."""
-
-
-def trust_at(named: Path | None, spec_folder: Path | None = None) -> Trusted:
-    """The trust file with that name; an empty one where none is named.
-
-    Args:
-        named: by `--trust` or TIDEGATE_TRUST; it must be there.
-        spec_folder: where the caller's spec lies; None where the spec came from MLflow, or there is none.
-
-    Raises:
-        UsageError: none is named, and one came with the spec: who writes specs would say what specs may.
-        SpecError: the file is named and missing, or is no trust file.
-    """
-    if named is not None:
-        return Trusted(load_spec(named, Trust), named.parent)
-    if spec_folder and (unnamed := spec_folder / TRUST_FILE).exists():
-        raise UsageError(
-            f"{unnamed}: a trust file next to a spec does not count until the operator names it",
-            hint=f"name it, or another, by `--trust FILE` or TIDEGATE_TRUST; or remove {unnamed}",
-        )
-    return Trusted(Trust(), Path())

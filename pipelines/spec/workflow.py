@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from ipaddress import ip_address
 from typing import Annotated
@@ -38,18 +39,11 @@ def out_of_reach(address: str) -> str | None:
     if parts.scheme in FILES:
         return "a file of one machine"
     host = parts.hostname or ""
-    if host == "localhost" or host.endswith(".localhost") or _is_own(host):
-        return "in a pod that is the pod itself"
-    return None
-
-
-def _is_own(host: str) -> bool:
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    # What a server listens on when it listens everywhere is no address to ask.
-    return address.is_loopback or address.is_unspecified
+    own = host == "localhost" or host.endswith(".localhost")
+    with suppress(ValueError):
+        # What a server listens on when it listens everywhere is no address to ask.
+        own = ip_address(host).is_loopback or ip_address(host).is_unspecified
+    return "in a pod that is the pod itself" if own else None
 
 
 def _pinned_or_inside(base: str) -> str:

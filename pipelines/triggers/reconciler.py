@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pipelines.requests import (
-    QueuedRequest,
-    QueuePolicy,
-    RequestState,
-    after_failed_attempt,
-    answer,
-)
+from pipelines.requests import QueuedRequest, QueuePolicy, RequestState, after_failed_attempt, answer
 from pipelines.triggers.queue import RequestQueue
+from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS
 from registry.deliveries import MlflowDeliveries
+from registry.mlflow import MlflowStore
+from registry.mlflow_client import MALFORMED, all_pages
 from registry.model import DeliverySummary
 from tidegate.core.clock import Clock
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.threads import call_in_thread
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.webhook import Webhook, WebhookEvent, WebhookEventStr, WebhookTestResult
+    from mlflow.store.entities import PagedList
 
-class TaggedVersions(Protocol):
-    """The registry, asked which versions are to be delivered."""
+
+DESCRIPTION = "Starts deliveries: made by `tidegate serve --register`."
+SETTINGS = (
+    "MLflow's server sends to public addresses by https only, unless it runs with MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS=true"
+    " and MLFLOW_WEBHOOK_ALLOWED_SCHEMES=https,http"
+)
+
+
+class MlflowTriggers:
+    """Of one MLflow store."""
+
+    def __init__(self, uri: str) -> None:
+        self._store = MlflowStore(uri)
 
     def marked(self, model: str, alias: str) -> frozenset[str]:
         """Numbers of the versions that carry the alias, or the tag that names it; none when there is no such model.
@@ -33,7 +45,12 @@ class TaggedVersions(Protocol):
         Raises:
             StoreUnreachable: MLflow did not answer.
         """
-        ...
+        aliases = self._store.aliases(model)
+        if aliases is None:
+            return frozenset()
+        versions = self._store.versions(model)
+        tagged = {version.version for version in versions if version.tags.get(DELIVER_TAG) == alias}
+        return frozenset(tagged | ({aliases[alias]} if alias in aliases else set()))
 
     def aliases(self, model: str) -> Mapping[str, str]:
         """The number of the version that each alias means; none when there is no such model.
@@ -41,7 +58,64 @@ class TaggedVersions(Protocol):
         Raises:
             StoreUnreachable: MLflow did not answer.
         """
-        ...
+        return self._store.aliases(model) or {}
+
+    def announce(self, name: str, url: str, secret: str) -> str:
+        """Have MLflow call `url`, and have it send a test event there; returns what it got back, for people.
+
+        The webhook of that name is changed when there is one. The test event is of a model that does not exist.
+
+        Raises:
+            OutsideError: MLflow refuses the address, or the test event did not arrive, or was refused.
+            StoreUnreachable: MLflow did not answer.
+        """
+
+        def ask() -> WebhookTestResult:
+            client = self._store.client
+            with _refusals(url):
+                events = _events()
+                known = _named(client, name)
+                if known is None:
+                    webhook = client.create_webhook(name, url, events, description=DESCRIPTION, secret=secret)
+                else:
+                    webhook = client.update_webhook(
+                        known.webhook_id, url=url, events=events, secret=secret, status="ACTIVE"
+                    )
+                return client.test_webhook(webhook.webhook_id, events[0])
+
+        tested = self._store.ask(ask, once=True)
+        if not tested.success:
+            why = tested.error_message or f"{tested.response_status} {tested.response_body}"
+            raise OutsideError(f"MLflow's test event did not arrive at {url}: {why}", hint=SETTINGS)
+        return f"{tested.response_status} {tested.response_body}"
+
+
+def _named(client: MlflowClient, name: str) -> Webhook | None:
+    def page(token: str | None) -> PagedList[Webhook]:
+        return client.list_webhooks(page_token=token)
+
+    return next((webhook for webhook in all_pages(page) if webhook.name == name), None)
+
+
+@contextmanager
+def _refusals(url: str) -> Iterator[None]:
+    """MLflow answered, and takes no such address: no word about the store is of help then."""
+    from mlflow.exceptions import RestException
+
+    try:
+        yield
+    except RestException as error:
+        if error.error_code != MALFORMED:
+            raise
+        why = error.message.removeprefix(f"{MALFORMED}: ")
+        raise OutsideError(f"MLflow refuses {url}: {why}", hint=SETTINGS) from error
+
+
+def _events() -> list[WebhookEventStr | WebhookEvent]:
+    from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
+
+    parts = [event.split(".") for event in EVENTS]
+    return [WebhookEvent(WebhookEntity(entity), WebhookAction(action)) for entity, action in parts]
 
 
 class Starter(Protocol):
@@ -81,7 +155,7 @@ class Reconciler:
     every: timedelta
     """Between two looks at the registry, when no webhook asks for one."""
     inbox: RequestQueue
-    marks: TaggedVersions
+    marks: MlflowTriggers
     ledgers: MlflowDeliveries
     starter: Starter
     clock: Clock

@@ -11,7 +11,7 @@ import psutil
 
 from pipelines.requests import QueuedRequest
 from pipelines.workflow import model as names
-from pipelines.workflow.runs import is_over, workflow
+from pipelines.workflow.model import is_over, workflow
 from rollouts.errors import NotFound
 from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from pipelines.authority.approvals import FREEZE, answering
 from pipelines.events.listeners import QueuedListener
@@ -102,12 +103,14 @@ def notification_of(event: Event, subject: DeliverySubject) -> Notification | No
         case StepFailure(ending=Ending() as ending) if ending in VERDICTS:
             kind, headline = NotificationKind.STOPPED, f"{subject} is stopped in {event.step}"
             text, outcome = event.message, str(ending)
-        case Waiting(approval=str() as asked) as waiting:
-            kind, headline = NotificationKind.APPROVAL, f"{subject} waits for an approval of {asked}{_by(waiting)}"
-            text = f"{_command(subject, waiting, asked)}, or with `--refuse --reason TEXT`"
-        case Waiting(frozen_until=datetime()) as waiting:
+        case Waiting() as waiting if waiting.approval or waiting.frozen_until:
+            by = f" by {waiting.by}" if waiting.by else ""
+            command = answering(subject.delivery, waiting.approval or FREEZE, names=waiting.evidence is None)
             kind, headline = NotificationKind.FREEZE, f"{subject} waits {event.message}"
-            text = f"{_command(subject, waiting, FREEZE)}{_by(waiting)} lets it go on all the same"
+            text = f"{command}{by} lets it go on all the same"
+            if waiting.approval:
+                kind, headline = NotificationKind.APPROVAL, f"{subject} waits for an approval of {waiting.approval}{by}"
+                text = f"{command}, or with `--refuse --reason TEXT`"
         case AnswersAllow():
             kind, headline = NotificationKind.APPROVAL, f"{subject} goes on: {event.message}"
         case LeftBehind(left=left):
@@ -126,14 +129,6 @@ def notification_of(event: Event, subject: DeliverySubject) -> Notification | No
     )
 
 
-def _by(waiting: Waiting) -> str:
-    return f" by {waiting.by}" if waiting.by else ""
-
-
-def _command(subject: DeliverySubject, waiting: Waiting, asked: str) -> str:
-    return answering(subject.delivery, asked, names=waiting.evidence is None)
-
-
 LONGEST = 3000
 """Characters of a text in chat: Slack cuts a longer one at any place, and a spec's problems can be many."""
 
@@ -149,14 +144,10 @@ def webhook_body(news: Notification) -> Body:
 def slack_body(news: Notification) -> Body:
     """As Slack's incoming webhooks take it, and Mattermost's and Rocket.Chat's."""
     text = news.text if len(news.text) <= LONGEST else f"{news.text[:LONGEST]}…"
-    lines = [f"*{_escaped(news.headline)}*", _escaped(text), f"_{_record(news)}_"]
-    return {"text": "\n".join(line for line in lines if line)}
-
-
-def _record(news: Notification) -> str:
-    """The delivery, and what its ledger can be held to later."""
+    # What its ledger can be held to later.
     heads = f", ledger {', '.join(news.heads)}" if news.heads else ""
-    return f"delivery {news.subject.delivery}{heads}"
+    lines = [f"*{_escaped(news.headline)}*", _escaped(text), f"_delivery {news.subject.delivery}{heads}_"]
+    return {"text": "\n".join(line for line in lines if line)}
 
 
 BODIES: Mapping[str, Callable[[Notification], Body]] = {"webhook": webhook_body, "slack": slack_body}
@@ -217,37 +208,23 @@ def notified(
 
     `complain` gets a line for each message that did not arrive; `heads` are the ledger's, as it is known.
     """
-    with ExitStack() as stack:
-        told = [_Teller(subject, place, sender, complain, heads, pauses) for place in places]
-        yield [
-            stack.enter_context(QueuedListener([each], patience_seconds=patience_seconds, late=each.is_late))
-            for each in told
-        ]
 
-
-@dataclass(frozen=True)
-class _Teller:
-    """Tells one place, and waits for it."""
-
-    subject: DeliverySubject
-    place: NotificationChannel
-    sender: Sender
-    complain: Callable[[str], None]
-    heads: Callable[[], tuple[str, ...]]
-    pauses: Sequence[float]
-
-    def on_event(self, event: Event) -> None:
-        news = notification_of(event, self.subject)
-        if news is None or news.kind not in self.place.about:
+    def tell(place: NotificationChannel, event: Event) -> None:
+        news = notification_of(event, subject)
+        if news is None or news.kind not in place.about:
             return
         try:
-            told = news.model_copy(update={"heads": self.heads()})
-            deliver_message(self.place, told, self.sender, self.pauses)
+            deliver_message(place, news.model_copy(update={"heads": heads()}), sender, pauses)
         except NotTaken as error:
-            self.complain(f"{self.place} was not told that {news.headline}: {error}")
+            complain(f"{place} was not told that {news.headline}: {error}")
 
-    def is_late(self) -> None:
-        self.complain(f"{self.place} is too slow: messages are left unsent")
+    with ExitStack() as stack:
+        listeners = []
+        for place in places:
+            late = partial(complain, f"{place} is too slow: messages are left unsent")
+            told = QueuedListener([partial(tell, place)], patience_seconds=patience_seconds, late=late)
+            listeners.append(stack.enter_context(told))
+        yield listeners
 
 
 def deliver_message(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -110,21 +109,13 @@ def _waits(entry: QueuedRequest) -> bool:
     return entry.delivery is None and entry.state in (RequestState.QUEUED, RequestState.STARTED, RequestState.OVER)
 
 
-class Picture(Value):
-    """The page as it stands: its parts as HTML, by their ids in the page."""
-
-    parts: Mapping[str, str]
-    digest: str
-    """Of all that does not change by time alone: two pictures with the same one say the same."""
-
-
-BY_TIME = "status"
-"""The part that changes by time alone."""
-PARTS = ("news", BY_TIME, "requests", "now", "earlier")
+Parts = Mapping[str, str]
+"""The page as it stands: its parts as HTML, by their ids in the page."""
+PARTS = ("news", "status", "requests", "now", "earlier")
 """In the order of the page; each is a macro of the template, and the id of an element that holds what it says."""
 
 
-def draw(model: str, now: datetime, look: PageSnapshot | None, silent_since: datetime | None = None) -> Picture:
+def draw(model: str, now: datetime, look: PageSnapshot | None, silent_since: datetime | None = None) -> Parts:
     """The page at one moment.
 
     Args:
@@ -145,9 +136,7 @@ def draw(model: str, now: datetime, look: PageSnapshot | None, silent_since: dat
         "over": [rows for each, rows in seen if each.over],
     }
     module = TEMPLATES.get_template("parts.html.j2").make_module(known)
-    parts = {name: str(getattr(module, name)()) for name in PARTS}
-    lasting = "\0".join(html for name, html in parts.items() if name != BY_TIME)
-    return Picture(parts=parts, digest=hashlib.sha256(lasting.encode()).hexdigest()[:16])
+    return {name: str(getattr(module, name)()) for name in PARTS}
 
 
 def _news(model: str, newest: DeliverySnapshot | None) -> str:
@@ -213,7 +202,7 @@ class LivePage:
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
         self._reports = 0
-        self._picture = draw(model, clock.now(), None)
+        self._parts = draw(model, clock.now(), None)
 
     def routes(self) -> list[Route]:
         """For a web application that decides who may look."""
@@ -226,22 +215,22 @@ class LivePage:
             Route(SCRIPT, lambda _: Response(script, media_type="text/javascript"), methods=["GET"]),
         ]
 
-    async def current(self) -> Picture:
+    async def current(self) -> Parts:
         """The page as it was `EVERY_SECONDS` ago at the latest; the one who gives up waiting stops no look."""
         if self._looking is None and self._clock.monotonic() - self._looked_at >= EVERY_SECONDS:
             self._looking = asyncio.create_task(self._once())
         if self._looking is not None:
             await asyncio.wait([self._looking], timeout=PATIENCE_SECONDS)
-        return self._picture
+        return self._parts
 
     async def _once(self) -> None:
         try:
-            self._picture = await call_in_thread(self._drawn)
+            self._parts = await call_in_thread(self._drawn)
         finally:
             self._looked_at = self._clock.monotonic()
             self._looking = None
 
-    def _drawn(self) -> Picture:
+    def _drawn(self) -> Parts:
         try:
             self._last, self._silent_since = self._look(), None
         except TidegateError:
@@ -250,16 +239,12 @@ class LivePage:
         return draw(self._model, self._clock.now(), self._last, self._silent_since)
 
     async def _page(self, _: Request) -> Response:
-        picture = await self.current()
-        html = TEMPLATES.get_template("page.html.j2").render(model=self._model, picture=picture)
+        html = TEMPLATES.get_template("page.html.j2").render(model=self._model, parts=await self.current())
         return HTMLResponse(html, headers=_OWN)
 
-    async def _now(self, request: Request) -> Response:
-        """The parts that are new to a browser, each in an element with its id."""
-        picture = await self.current()
-        names = (BY_TIME,) if request.query_params.get("seen") == picture.digest else PARTS
-        html = "".join(f'<div id="{name}">{picture.parts[name]}</div>' for name in names)
-        return HTMLResponse(html, headers={"X-Seen": picture.digest})
+    async def _now(self, _: Request) -> Response:
+        """The parts, each in an element with its id; a browser puts in its place what is new to it."""
+        return HTMLResponse("".join(f'<div id="{name}">{html}</div>' for name, html in (await self.current()).items()))
 
     async def _delivery(self, request: Request) -> Response:
         id, unknown = request.path_params["id"], PlainTextResponse("there is no such delivery", HTTPStatus.NOT_FOUND)

@@ -91,8 +91,21 @@ def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecor
         "took": rows["facts"].get("Took", ""),
         "figures": [figure for title, field in MEASURES.items() if (figure := _distribution(title, field, together))],
         "together": together,
-        "requests": [_requests(arm) for arm in arms],
-        "log": [_log(event, story) for event in delivery.events],
+        "requests": [
+            {
+                "version": arm.version or "no answer",
+                "canary": arm.canary,
+                "count": len(arm.records),
+                "failed": arm.failed,
+                "cut": arm.cut,
+                "tokens": f"{sum(record.output_tokens for record in arm.records):,}",
+            }
+            for arm in arms
+        ],
+        "log": [
+            (stopwatch((event.at - (story.started or event.at)).total_seconds()), event.step, event.kind, event.message)
+            for event in delivery.events
+        ],
     }
 
 
@@ -159,19 +172,3 @@ def _distribution(title: str, field: str, arms: Sequence[ArmRequests]) -> dict[s
         notes.append(f"version {arm.version}: p50 {duration(p50)}, p95 {duration(p95)} (n = {len(seconds)})")
     ticks = [(share * 1000, duration(longest * share)) for share in (0.25, 0.5, 0.75)]
     return {"title": title, "curves": curves, "ticks": ticks, "notes": notes}
-
-
-def _requests(arm: ArmRequests) -> dict[str, Any]:
-    return {
-        "version": arm.version or "no answer",
-        "canary": arm.canary,
-        "count": len(arm.records),
-        "failed": arm.failed,
-        "cut": arm.cut,
-        "tokens": f"{sum(record.output_tokens for record in arm.records):,}",
-    }
-
-
-def _log(event: Event, story: DeliveryState) -> tuple[str, str, str, str]:
-    elapsed = (event.at - story.started).total_seconds() if story.started else 0.0
-    return stopwatch(elapsed), event.step, event.kind, event.message

@@ -78,15 +78,6 @@ def disks(blueprint: WorkflowInput) -> Iterator[Disk]:
         yield _disk(name, f"{names.SECRETS_FOLDER}/{secret}", _secret(secret, own), step=True)
 
 
-def disks_of_build(build: BuildSpec) -> Iterator[Disk]:
-    """A larger disk under the same name, who may push, and who signs."""
-    yield _disk("state", names.STATE_FOLDER, {"emptyDir": {"sizeLimit": build.scratch}})
-    if build.credentials:
-        yield _disk("login", names.LOGIN_FOLDER, _secret(build.credentials, {".dockerconfigjson": "config.json"}))
-    if build.sign_key:
-        yield _disk("sign", names.SIGN_FOLDER, _secret(build.sign_key))
-
-
 def environment(blueprint: WorkflowInput, build: BuildSpec | None = None) -> list[models.EnvVar]:
     """Variables that are no secrets; which clusters, whom to believe and who writes are a step's alone."""
     settings = blueprint.settings
@@ -149,8 +140,8 @@ WEEK = timedelta(days=7)
 def deadline(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep, steps: tuple[PlanStep, ...]) -> timedelta:
     """From the pod's start; people who are asked, and freezes, have their time within it."""
     waits = (patience(spec.approvals, asked, steps) for asked in step.approvals)
-    frozen = sum(map(_length, spec.freeze), timedelta(0)) if step.stage in FROZEN else timedelta(0)
-    return sum((*_parts(spec, fleet, step), *waits), silence(spec) + frozen + SLACK)
+    frozen = (_length(each) for each in (spec.freeze if step.stage in FROZEN else ()))
+    return sum((*_parts(spec, fleet, step), *waits, *frozen), silence(spec) + SLACK)
 
 
 def closing(spec: Delivery, fleet: ClusterFleetSpec) -> timedelta:
@@ -250,10 +241,26 @@ def closure(blueprint: WorkflowInput) -> Container:
 
 def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
     """Builds the engine where its accelerator is, then pushes the image from the same disk and marks the version."""
-    site = _site(blueprint)
+    engine = blueprint.spec.engine
+    # As for an engine that serves: a build wants the same nodes and the same accelerators.
+    release = Release(
+        delivery=blueprint.name,
+        region=blueprint.spec.regions.names[0],
+        version="1",
+        digest="",
+        image="",
+        accelerator=str(engine.accelerator),
+        accelerators=engine.accelerator_count,
+    )
+    site = Site(fleet=blueprint.fleet, release=release)
     nodes = scheduling(site)
     layout, version = f"{names.STATE_FOLDER}/images", names.argument(names.VERSION)
-    own = list(disks_of_build(build))
+    # A larger disk under the same name, who may push, and who signs.
+    own = [_disk("state", names.STATE_FOLDER, {"emptyDir": {"sizeLimit": build.scratch}})]
+    if build.credentials:
+        own.append(_disk("login", names.LOGIN_FOLDER, _secret(build.credentials, {".dockerconfigjson": "config.json"})))
+    if build.sign_key:
+        own.append(_disk("sign", names.SIGN_FOLDER, _secret(build.sign_key)))
     shared = [each for each in disks(blueprint) if not each.step and each.volume.name != "state"]
     sign = [f"--sign-key={names.SIGN_FOLDER}/{names.SIGN_KEY}"] if build.sign_key else []
     first = models.UserContainer(
@@ -332,21 +339,6 @@ def _command(
     )
 
 
-def _site(blueprint: WorkflowInput) -> Site:
-    """As for an engine that serves: a build wants the same nodes and the same accelerators."""
-    engine = blueprint.spec.engine
-    release = Release(
-        delivery=blueprint.name,
-        region=blueprint.spec.regions.names[0],
-        version="1",
-        digest="",
-        image="",
-        accelerator=str(engine.accelerator),
-        accelerators=engine.accelerator_count,
-    )
-    return Site(fleet=blueprint.fleet, release=release)
-
-
 def workflow_template(blueprint: WorkflowInput) -> Json:
     """The whole object, as `argo submit --from workflowtemplate/NAME -p version=7` wants it."""
     settings, labels = blueprint.settings, {**MANAGED_BY, DELIVERY: blueprint.name}
@@ -396,27 +388,15 @@ def _deliver(blueprint: WorkflowInput) -> DAG:
         before = _after(before, Task(name=names.OPEN, template=names.OPEN))
         for (wave, regional), steps in groupby(blueprint.steps, key=lambda step: (step.wave, step.region is not None)):
             if regional:
-                before = _after(before, _wave(wave, [step.region for step in steps if step.region]))
+                regions = list(dict.fromkeys(step.region for step in steps))
+                here = {names.REGION: "{{item}}", names.DELIVERY: names.RESULT}
+                task = Task(name=f"wave-{wave}", template=names.REGION, arguments=here, with_items=regions)
+                before = _after(before, task)
                 continue
             for step in steps:
-                before = _after(before, _once(blueprint, step))
+                name = f"{step.stage}-{step.wave}" if step.wave else str(step.stage)
+                before = _after(before, _task(blueprint, name, step.id, names.RESULT, [step]))
     return dag
-
-
-def _once(blueprint: WorkflowInput, step: PlanStep) -> Task:
-    name = f"{step.stage}-{step.wave}" if step.wave else str(step.stage)
-    return Task(
-        name=name, template=names.STAGE, arguments=_arguments(step.id, names.RESULT, _seconds(blueprint, [step]))
-    )
-
-
-def _wave(number: int, regions: list[str]) -> Task:
-    return Task(
-        name=f"wave-{number}",
-        template=names.REGION,
-        arguments={names.REGION: "{{item}}", names.DELIVERY: names.RESULT},
-        with_items=list(dict.fromkeys(regions)),
-    )
 
 
 def _region(blueprint: WorkflowInput) -> DAG:
@@ -435,25 +415,20 @@ def _region(blueprint: WorkflowInput) -> DAG:
             steps = [step for step in blueprint.steps if (step.stage, step.weight) == (stage, weight)]
             own = [name for name, lane in lanes.items() if (stage, weight) in lane]
             step_id = PlanStep(stage=stage, region=here, weight=weight).id
-            task = Task(
-                name=str(stage) if weight is None else f"{stage}-{weight}",
-                template=names.STAGE,
-                arguments=_arguments(step_id, delivery, _seconds(blueprint, steps)),
+            name = str(stage) if weight is None else f"{stage}-{weight}"
+            task = _task(blueprint, name, step_id, delivery, steps)
+            if len(own) < len(lanes):
                 # In quotes: `eu-west-1` would be a subtraction.
-                when=" || ".join(f"'{here}' == '{region}'" for region in own) if len(own) < len(lanes) else None,
-            )
+                task.when = " || ".join(f"'{here}' == '{region}'" for region in own)
             before = _after(before, task)
     return dag
 
 
-def _arguments(step: str, delivery: str, seconds: int) -> dict[str, str]:
-    return {names.STEP: step, names.DELIVERY: delivery, names.DEADLINE: str(seconds)}
-
-
-def _seconds(blueprint: WorkflowInput, steps: list[PlanStep]) -> int:
-    """Of several regions' steps, the longest."""
-    found = (deadline(blueprint.spec, blueprint.fleet, step, blueprint.steps) for step in steps)
-    return int(max(found).total_seconds())
+def _task(blueprint: WorkflowInput, name: str, step: str, delivery: str, steps: list[PlanStep]) -> Task:
+    """That runs a step; of several regions' steps it has the longest deadline."""
+    within = max(deadline(blueprint.spec, blueprint.fleet, each, blueprint.steps) for each in steps)
+    asked = {names.STEP: step, names.DELIVERY: delivery, names.DEADLINE: str(int(within.total_seconds()))}
+    return Task(name=name, template=names.STAGE, arguments=asked)
 
 
 def _after(before: Task | None, task: Task) -> Task:

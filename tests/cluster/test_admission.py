@@ -19,8 +19,8 @@ from fakes.clusters.admission import OBJECTS_OUTSIDE, PODS_OUTSIDE, ROLLOUTS_OUT
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import WorkflowSpec
+from pipelines.workflow.model import workflow
 from pipelines.workflow.render import blueprint_of, rendered
-from pipelines.workflow.runs import workflow
 from registry.conventions import ENGINE_IMAGE
 from rollouts.errors import Forbidden, Invalid
 from rollouts.kube.client import KubeClient, connect

@@ -150,7 +150,7 @@ def approve(
     """
     from pipelines.adapters.specs import kept_spec
     from pipelines.authority.answering import Hearing, Speaker
-    from pipelines.events.history import plan_of
+    from pipelines.events.state import plan_of
     from tidegate.cli.credentials import prover_of
     from tidegate.core.clock import SystemClock
 

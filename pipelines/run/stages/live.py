@@ -12,7 +12,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from types import TracebackType
@@ -45,7 +44,7 @@ from pipelines.run.evidence import (
     terms_for,
     watch,
 )
-from pipelines.run.regions import both_arms, health_verdict, refuse_dead_canary, refuse_others, refuse_way_back
+from pipelines.run.regions import both_arms, promoted_verdict, refuse_dead_canary
 from rollouts.model import EngineSet, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
@@ -296,12 +295,8 @@ async def canary(context: Context, step: PlanStep) -> None:
         context.trials.keep(name)
 
 
-@dataclass
-class _Comparison:
-    """A promoted region and what its errors are compared with."""
-
-    trial: RecordedTrial
-    feeds: list[EvidenceStream]
+_Comparison = tuple[RecordedTrial, list[EvidenceStream]]
+"""Of a promoted region with one that still serves the champion."""
 
 
 async def bake(context: Context, step: PlanStep) -> None:
@@ -313,43 +308,31 @@ async def bake(context: Context, step: PlanStep) -> None:
     """
     regions = context.spec.regions.waves[step.wave - 1]
     compared = {region: _comparison(context, step, region) for region in regions}
+    start, over = context.clock.monotonic(), False
     try:
-        await _look_on(context, step, compared)
+        while not over:
+            context.journal.check()
+            over = context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds()
+            for region, comparison in compared.items():
+                for verdict in await _verdicts(context, region, comparison, final=over):
+                    context.journal.verdict(step, verdict, context.trials.written(step.id), region=region)
+                    # Nothing is on trial: only proof that the region is not well takes it back, no lack of evidence.
+                    if verdict.outcome is GateOutcome.FAIL:
+                        raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
+            if not over:
+                await context.clock.sleep(LOOK_SECONDS)
     finally:
         for region in regions:
             if compared[region]:
-                context.trials.keep(_trial(step, region))
-
-
-async def _look_on(context: Context, step: PlanStep, compared: Mapping[str, _Comparison | None]) -> None:
-    start = context.clock.monotonic()
-    while True:
-        context.journal.check()
-        over = context.clock.monotonic() - start >= context.spec.regions.bake.total_seconds()
-        for region, comparison in compared.items():
-            for verdict in await _verdicts(context, region, comparison, final=over):
-                context.journal.verdict(step, verdict, context.trials.written(step.id), region=region)
-                # Nothing is on trial: only proof that the region is not well takes it back, not a lack of evidence.
-                if verdict.outcome is GateOutcome.FAIL:
-                    raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
-        if over:
-            return
-        await context.clock.sleep(LOOK_SECONDS)
-
-
-def _trial(step: PlanStep, region: str) -> str:
-    return f"{step.id}/{region}"
+                context.trials.keep(f"{step.id}/{region}")
 
 
 async def _verdicts(context: Context, region: str, compared: _Comparison | None, *, final: bool) -> Sequence[Verdict]:
-    state = await context.fleets[region].observe()
-    refuse_others(state, context.plan.on_trial)
-    refuse_way_back(state, context.plan.on_trial)
-    verdicts = [health_verdict(state, context.plan.on_trial)]
+    verdicts = [await promoted_verdict(context.fleets[region], context.plan.on_trial)]
     if compared:
-        await take_new(compared.trial, compared.feeds, context.clock.now(), final=final)
+        await take_new(*compared, context.clock.now(), final=final)
         # There is no deadline by which a promoted region would have to prove anything.
-        verdicts += compared.trial.verdicts(deadline_passed=False)
+        verdicts += compared[0].verdicts(deadline_passed=False)
     return verdicts
 
 
@@ -360,9 +343,9 @@ def _comparison(context: Context, step: PlanStep, region: str) -> _Comparison | 
     asked = tuple(context.spec.gates.of(ErrorsGate))
     if not later or not asked:
         return None
-    name = _trial(step, region)
+    name = f"{step.id}/{region}"
     control = ArmKey(region=later[0], role="stable", version=context.plan.in_production)
     promoted = ArmKey(region=region, role="stable", version=context.plan.on_trial)
     sources = {gate: by for gate, by in counters(context).items() if gate in asked}
     terms = terms_for(context, name, asked, sources)
-    return _Comparison(context.trials.open(name, terms, step.id), evidence_streams(context, (control, promoted)))
+    return context.trials.open(name, terms, step.id), evidence_streams(context, (control, promoted))

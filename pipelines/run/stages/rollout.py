@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pipelines.errors import Stopped
-from pipelines.model import Ending, Plan, PlanStep
+from pipelines.model import Ending, PlanStep
 from pipelines.ports import Fleet, RemembersWayBack
 from pipelines.run.context import Context
 from pipelines.run.regions import is_on, needs_undoing, refuse_dead_canary, refuse_foreign_objects, refuse_others
@@ -78,10 +78,17 @@ async def finalize(context: Context, step: PlanStep) -> None:
         Stopped: a region serves something else by now; those of earlier waves were last looked at hours ago.
         FleetError: a region cannot be seen.
     """
-    await _refuse_split(context)
-    version = context.plan.version
-    ended = {OUTCOME: "delivered", REASON: "every gate passed", DELIVERY: context.journal.delivery}
-    marks = ended | engine_marks(context.plan)
+    for state in await asyncio.gather(*(context.fleets[region].observe() for region in context.plan.regions)):
+        refuse_others(state, context.plan.on_trial)
+        if not is_on(state, context.plan.on_trial):
+            serves = state.stable.version if state.stable else "none"
+            raise Stopped(Ending.FAILED, f"{state.region} serves version {serves} by now")
+    plan, version = context.plan, context.plan.version
+    marks = {OUTCOME: "delivered", REASON: "every gate passed", DELIVERY: context.journal.delivery}
+    if plan.engine is not None:
+        # What the registry is to keep of the engine that serves now, and of the one before it.
+        before = {"before": plan.champion_engine} if plan.is_engine_change and plan.champion_engine else {}
+        marks |= Serving(now=plan.engine, **before).tag
     # Both by the ledger's thread: what undoes them, should the delivery end here, comes after them.
     await context.journal.insist(lambda: context.registry.mark(version, marks))
     # Last of all: until every wave has baked, the champion is where everything goes back to.
@@ -90,20 +97,3 @@ async def finalize(context: Context, step: PlanStep) -> None:
     # very moment has taken their Leases: then it ends here, and the aliases with it.
     await asyncio.gather(*(each.settle() for each in context.fleets.values() if isinstance(each, RemembersWayBack)))
     context.journal.note(step.id, f"champion is version {context.plan.on_trial}")
-
-
-def engine_marks(plan: Plan) -> dict[str, str]:
-    """What the registry is to keep of the engine that serves now, and of the one before it."""
-    if plan.engine is None:
-        return {}
-    before = {"before": plan.champion_engine} if plan.is_engine_change and plan.champion_engine else {}
-    return Serving(now=plan.engine, **before).tag
-
-
-async def _refuse_split(context: Context) -> None:
-    states = await asyncio.gather(*(context.fleets[region].observe() for region in context.plan.regions))
-    for state in states:
-        refuse_others(state, context.plan.on_trial)
-        if not is_on(state, context.plan.on_trial):
-            serves = state.stable.version if state.stable else "none"
-            raise Stopped(Ending.FAILED, f"{state.region} serves version {serves} by now")

@@ -1,8 +1,7 @@
 "use strict";
-// The server draws; this asks for what has changed, and puts it in its place.
+// The server draws; this asks for it again, and puts what has changed in its place.
 
 const EVERY_MS = 2000;
-let seen = document.body.dataset.seen;
 
 // What a person has opened or closed stays so; all else is as the server has it.
 const chosen = new Set();
@@ -17,17 +16,18 @@ const place = (part) => {
   for (const each of part.querySelectorAll("details[id]")) {
     if (chosen.has(each.id)) each.open = document.getElementById(each.id)?.open ?? each.open;
   }
+  // What is the same stays, so that no screen reader says it again.
+  if (target.innerHTML === part.innerHTML) return;
   target.replaceChildren(...part.childNodes);
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
 };
 
 const look = async () => {
   try {
-    const answer = await fetch(`now?seen=${seen}`);
+    const answer = await fetch("now");
     if (!answer.ok) throw new Error(answer.status);
     const { body } = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of [...body.children]) place(part);
-    seen = answer.headers.get("X-Seen");
     document.documentElement.dataset.link = "live";
   } catch {
     document.documentElement.dataset.link = "lost";

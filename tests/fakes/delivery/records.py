@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.requests import QueuedRequest
-from pipelines.views.page import DeliverySnapshot, PageSnapshot, Picture, draw
+from pipelines.views.page import DeliverySnapshot, PageSnapshot, Parts, draw
 from registry.model import DeliverySummary, Event
 
 START = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
@@ -220,7 +220,7 @@ def look_at(*deliveries: DeliverySnapshot, requests: Sequence[QueuedRequest] = (
     return PageSnapshot(at=at, deliveries=deliveries, requests=tuple(requests))
 
 
-def drawn(*deliveries: DeliverySnapshot, requests: Sequence[QueuedRequest] = (), after: float = 0.0) -> Picture:
+def drawn(*deliveries: DeliverySnapshot, requests: Sequence[QueuedRequest] = (), after: float = 0.0) -> Parts:
     """The live page then."""
     look = look_at(*deliveries, requests=requests, after=after)
     return draw("support-llm", look.at, look)

@@ -19,9 +19,8 @@ from fakes.delivery.loads import SCRATCH_URL, FakeLoads, FakeScratch
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
 from pipelines.events.artifacts import Trials, bring_evidence, vouched
-from pipelines.events.history import plan_of
 from pipelines.events.journal import Journal, opening_of
-from pipelines.events.state import DeliveryState, state_of
+from pipelines.events.state import DeliveryState, plan_of, state_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan

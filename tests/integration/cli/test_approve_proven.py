@@ -13,9 +13,9 @@ from fakes.terminal import Said, Tidegate
 from pipelines.adapters.identities import ProvenIdentities, sign
 from pipelines.authority.answering import AnswerVerifier, Speaker, Tally
 from pipelines.authority.approvals import approval
-from pipelines.events.history import plan_of
+from pipelines.events.state import plan_of
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.trust import trust_at
+from pipelines.spec.trust import Trust, Trusted
 from pipelines.statements import Proof
 from registry.deliveries import MlflowDeliveries
 from registry.model import Event
@@ -64,7 +64,7 @@ class Opened:
         """What the step that waits makes of what stands in the ledger."""
         events = self.events()
         question = approval(load_spec(self.spec, Delivery), plan_of(events), self.id, events, "wave@2")
-        trusted = trust_at(self.spec.parent / "trust.yaml")
+        trusted = Trusted(load_spec(self.spec.parent / "trust.yaml", Trust), self.spec.parent)
         identities = ProvenIdentities(trusted.trust.approvers, trusted.folder)
         return AnswerVerifier(identities).tally(question, events)
 

@@ -13,7 +13,7 @@ from fakes.services.mlflow_server import PASSWORD, guarded_mlflow_server
 from fakes.services.sockets import Authority
 from fakes.terminal import Said, Tidegate
 
-from pipelines.adapters.trigger_server import MlflowTriggers
+from pipelines.triggers.reconciler import MlflowTriggers
 from tidegate.core.errors import OutsideError
 from tidegate.testing import write_tiny_model
 

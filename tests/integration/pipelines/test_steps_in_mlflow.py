@@ -11,7 +11,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, Steps, World, a_ver
 from fakes.services.embedded_mlflow import write_embedded_mlflow
 
 from pipelines.events.artifacts import bring_spec, keep_spec
-from pipelines.events.history import plan_of
+from pipelines.events.state import plan_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Ending
 from pipelines.run.resume import take_step

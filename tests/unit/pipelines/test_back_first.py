@@ -230,7 +230,7 @@ async def test_a_display_that_takes_nothing_more_holds_nobody(scene: Scene) -> N
         def on_event(self, event: Event) -> None:
             blocked.wait()
 
-    with QueuedListener([Terminal()], patience_seconds=0.01) as terminal:
+    with QueuedListener([Terminal().on_event], patience_seconds=0.01) as terminal:
         context = scene.context()
         context.journal._listeners += (terminal,)  # a listener more than the scene has
         result = await deliver(context)

@@ -9,7 +9,7 @@ from fakes.clusters.world import ClusterWorld, demo_on_clusters
 from fakes.delivery.registry import FakeRegistry
 from fakes.delivery.world import CHALLENGER, CHAMPION, a_spec, a_version
 
-from pipelines.events.history import plan_of
+from pipelines.events.state import plan_of
 from pipelines.model import Ending, Plan
 from pipelines.plan.engines import engine_changes, planned_engines, record_of, serving_engine
 from pipelines.run.rollback_target import before

@@ -1,15 +1,16 @@
-"""How many engines a delivery to clusters needs at once, and what that costs."""
+"""What a cluster has to hold for a delivery: its engines at the height of a trial, what a node has, a guard."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 from fakes.delivery.world import a_spec
 
-from pipelines.plan.region_objects import EngineCount, engine_counts
+from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
 from pipelines.spec.delivery import Delivery
-from tidegate.core.spec import parse_spec
+from tidegate.core.spec import SpecError, parse_spec
 
 EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text(encoding="utf-8")
 
@@ -44,3 +45,91 @@ def test_a_stable_that_gives_its_engines_away_needs_fewer() -> None:
 
 def test_this_machines_fleet_is_counted_elsewhere() -> None:
     assert engine_counts(a_spec()) == ()
+
+
+def delivery(accelerator: str, tensor: int, pipeline: int, nodes: str = "") -> Delivery:
+    text = EXAMPLE.replace("  nodes: {gpu_labels: karpenter, capacity: spot, cloud: aws, karpenter: ", "  #")
+    args = f"dtype: bfloat16, tensor-parallel-size: {tensor}, pipeline-parallel-size: {pipeline}}}"
+    text = text.replace("dtype: bfloat16}", args)
+    text = text.replace(
+        "accelerator: nvidia-l40s", f"accelerator: {accelerator}\n  accelerator_count: {tensor * pipeline}"
+    )
+    return parse_spec(text.replace("  pod:", f"{nodes}  pod:"), Delivery, file="delivery.yaml")
+
+
+def refusal(*asked: str | int) -> str:
+    with pytest.raises(SpecError) as error:
+        delivery(*asked)  # type: ignore[arg-type]
+    return str(error.value)
+
+
+def test_one_pod_has_no_more_than_a_node() -> None:
+    assert refusal("nvidia-h100-80gb", 8, 2) == (
+        "delivery.yaml:14: engine.accelerator_count: found 16 of nvidia-h100-80gb in one pod; expected at most 8, as "
+        "the largest nodes of clouds have: an engine is one pod (docs/concepts/served.md); "
+        "`fleet.nodes.accelerators`, where yours have more"
+    )
+
+
+def test_all_of_one_node_is() -> None:
+    assert delivery("nvidia-h100-80gb", 8, 1).engine.accelerator_count == 8
+    assert delivery("nvidia-a100-40gb", 8, 2).engine.accelerator_count == 16
+
+
+def test_the_spec_says_what_a_node_has() -> None:
+    assert delivery("nvidia-l4", 5, 2, "  nodes: {accelerators: 10}\n").engine.accelerator_count == 10
+    told = refusal("nvidia-h100-80gb", 4, 1, "  nodes: {accelerators: 2}\n")
+    assert "found 4 of nvidia-h100-80gb in one pod; expected at most 2, as `fleet.nodes.accelerators` says:" in told
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+WITHOUT_WORKFLOW = EXAMPLE.partition("\nworkflow:")[0]
+OWN = "registry.example.com/guard@sha256:" + "4" * 64
+FLEET = "fleet:\n"
+
+
+def spec(text: str, guard: str = "") -> Delivery:
+    return parse_spec(text.replace(FLEET, f"{FLEET}  guard: {guard}\n" if guard else FLEET), Delivery, file="d.yaml")
+
+
+def test_it_is_the_one_that_steps_run_in_unless_another_is_named() -> None:
+    assert guard_image(spec(EXAMPLE)) == "registry.example.com/tidegate@sha256:" + "5" * 64
+    assert guard_image(spec(EXAMPLE, f"{{image: '{OWN}'}}")) == OWN
+    assert guard_image(spec(WITHOUT_WORKFLOW, f"{{image: '{OWN}'}}")) == OWN
+
+
+@pytest.mark.parametrize(
+    ("text", "guard", "why"),
+    [
+        (WITHOUT_WORKFLOW, "", "neither `fleet.guard` nor a `workflow` names an image"),
+        (EXAMPLE, "null", "`fleet.guard` is null"),
+    ],
+    ids=["no image", "none wanted"],
+)
+def test_where_there_is_none_it_is_said_what_that_means(text: str, guard: str, why: str) -> None:
+    found = spec(text, guard)
+    assert guard_image(found) == ""
+    assert list(unprotected(found)) == [
+        f"no region has a guard: {why}; a trial without a carrier for 15m goes on until somebody says "
+        "`tidegate rollback`"
+    ]
+
+
+def test_nothing_is_said_where_there_is_one_or_no_cluster() -> None:
+    assert list(unprotected(spec(EXAMPLE))) == []
+    here = parse_spec((EXAMPLES / "demo/delivery.yaml").read_text(), Delivery, file="d.yaml")
+    assert (guard_image(here), list(unprotected(here))) == ("", [])
+
+
+def test_an_image_that_may_be_another_tomorrow_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"fleet.guard.image: found .*which may be another image tomorrow"):
+        spec(EXAMPLE, "{image: 'registry.example.com/guard:1'}")
+
+
+def test_each_protection_that_is_turned_off_is_told() -> None:
+    text = EXAMPLE.replace(FLEET, f"{FLEET}  unavailable: null\n  network: null\n")
+    assert list(unprotected(spec(text))) == [
+        "`fleet.unavailable` is null: who drains nodes may take all engines of a region at once",
+        "`fleet.network` is null: any pod of the cluster may ask an engine, past all weights, and engines may reach "
+        "any address",
+    ]

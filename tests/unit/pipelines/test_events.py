@@ -10,15 +10,6 @@ from fakes.delivery.records import Delivery, bad_answers, delivered, slow
 from fakes.delivery.world import CHALLENGER, CHAMPION, World, a_spec, a_version
 
 from pipelines.events import payloads
-from pipelines.events.history import (
-    done_steps,
-    first_failure,
-    missing_before,
-    outcome_of,
-    plan_of,
-    spec_file_of,
-    step_of,
-)
 from pipelines.events.journal import opening_of
 from pipelines.events.payloads import (
     FORMAT,
@@ -32,7 +23,17 @@ from pipelines.events.payloads import (
     VerdictPayload,
     payload_of,
 )
-from pipelines.events.state import DeliveryState, state_of
+from pipelines.events.state import (
+    DeliveryState,
+    done_steps,
+    first_failure,
+    missing_before,
+    outcome_of,
+    plan_of,
+    spec_file_of,
+    state_of,
+    step_of,
+)
 from pipelines.model import Ending
 from pipelines.plan.planner import make_plan
 from registry.model import Event, EventKind

@@ -9,7 +9,7 @@ from fakes.delivery.world import Steps, World, a_spec
 
 from pipelines.authority.answering import BY_ALIAS, REQUESTED_BY, who_asks
 from pipelines.errors import NotAsPlanned
-from pipelines.events.history import plan_of, spec_file_of
+from pipelines.events.state import plan_of, spec_file_of
 from pipelines.model import Plan, Resolved
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan, settings_digest
 from pipelines.spec.delivery import Delivery

@@ -87,7 +87,7 @@ def test_windows_that_were_written_out_stay() -> None:
 
 
 def test_the_shortest_stage_still_has_two_windows() -> None:
-    gate = gates_within(a_spec("{objective: 0.99}"), timedelta(seconds=30)).burn_rate
+    gate = gates_within(a_spec("{objective: 99%}"), timedelta(seconds=30)).burn_rate
     assert gate is not None
     assert windows(gate.fast) == "10s in 20s, 14.4"
     assert gate.fast.short < gate.fast.long

@@ -1,23 +1,29 @@
-"""What the fleet of a delivery evaluates: its SLOs' rules and the signals, on nothing but what it scrapes."""
+"""Promises of a delivery: their rules, what a spec may not promise, the alert when registry and regions disagree."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
-from fakes.delivery.world import SPEC
+from fakes.clusters.region import a_fleet
+from fakes.delivery.world import SPEC, a_spec
 from fakes.metrics.queries import metric_of
 
 from pipelines.plan.gates import gates_in, rules_of
+from pipelines.plan.slo_export import SLACK, agreement_of, promotion_window
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.slos import untold_by_engine
 from rollouts.local import scrape_config
+from slo.metrics import BUCKETS, TTFT
 from slo.promql import series_of
 from slo.spec import SloSpec
-from tidegate.core.spec import parse_spec
+from tidegate.core.spec import SpecError, parse_spec
 
 SLOS = """
 slos:
@@ -94,3 +100,100 @@ def test_gates_are_as_they_were_without_a_burn_rate() -> None:
     spec = parse_spec(SPEC + SLOS, Delivery, file="d.yaml")
     assert spec.canary is not None
     assert gates_in(spec, spec.canary) is spec.gates
+
+
+PROMISING = """\
+apiVersion: tidegate/v1
+kind: Delivery
+metadata: {name: support-llm}
+model: {name: support-llm}
+engine: {vllm: {version: 0.32.0}}
+gates: {latency: {}, errors: {}}
+stages: [{canary: {}}]
+regions: {waves: [[eu-west-1]]}
+"""
+
+PROMISES = """\
+slos:
+  - {name: availability, objective: 99.9, errors: {}}
+  - {name: ttft, objective: 99, ttft: {below: 250ms}, window: 28d}
+cost: {per_engine_hour: 2.50, budget_per_month: 4000}
+"""
+
+
+def read(text: str) -> Delivery:
+    return parse_spec(text, Delivery, file="delivery.yaml")
+
+
+def test_every_problem_of_every_promise_is_told_at_its_line() -> None:
+    wrong = PROMISES.replace("name: ttft", "name: availability").replace("28d", "29d")
+    with pytest.raises(SpecError) as caught:
+        read(PROMISING + wrong)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "delivery.yaml:11: slos[1].name: found availability twice; expected a name of its own for each SLO",
+        "delivery.yaml:11: slos[1].window: found 29d; expected a period that has alert windows: 28d or 30d",
+    ]
+
+
+BETWEEN = PROMISES.replace("250ms", "200ms")
+
+
+def with_args(text: str) -> str:
+    return PROMISING.replace("version: 0.32.0", f"version: 0.32.0, args: {{{text}}}")
+
+
+def test_engines_count_at_the_thresholds_of_their_spec() -> None:
+    wanted = {"time_to_first_token": sorted({*TTFT.edges, 0.2})}
+    assert read(PROMISING + BETWEEN).engine.vllm.args == {BUCKETS: wanted}
+    assert read(PROMISING + PROMISES).engine.vllm.args == {}, "vLLM's own edges are there by themselves"
+    own = f"{BUCKETS}: {{time_to_first_token: [0.1, 0.2], inter_token_latency: [1]}}"
+    assert read(with_args(own) + BETWEEN).engine.vllm.args[BUCKETS] == yaml.safe_load(own)[BUCKETS]
+
+
+@pytest.mark.parametrize("lists", ["[0.1, 1]", "[]", "[0.25]"])
+def test_lists_of_a_spec_s_own_have_its_thresholds(lists: str) -> None:
+    found = "5: engine.vllm.args.custom-histogram-buckets: found no edge at 200ms in time_to_first_token; expected 0.2"
+    with pytest.raises(SpecError, match=re.escape(found)):
+        read(with_args(f"{BUCKETS}: {{time_to_first_token: {lists}}}") + BETWEEN)
+
+
+def test_promises_need_the_metrics_that_they_are_made_on() -> None:
+    text = with_args("disable-log-stats: true")
+    assert read(text).slos == ()
+    with pytest.raises(SpecError, match=r"engine\.vllm\.args\..*: found metrics that the SLOs are not written on"):
+        read(text + PROMISES)
+
+
+FLEET = "fleet: " + json.dumps(a_fleet("eu-west-1", "us-east-1").model_dump(mode="json", exclude_unset=True))
+OTHERS = "{preset: istio, arms: {stable: a, canary: b, shadow: b}}"
+
+
+def test_from_the_first_promotion_to_the_alias() -> None:
+    # Two bakes of 10 s, and one later wave: a shadow of 2 min, two weights of 5 min each.
+    assert promotion_window(a_spec()) == timedelta(seconds=20) + 2 * SLACK + timedelta(minutes=12)
+
+
+def test_one_wave_is_a_bake() -> None:
+    one = a_spec(regions="regions: {waves: [[eu-west-1, us-east-1]], bake: 30m}")
+    assert promotion_window(one) == timedelta(minutes=30) + SLACK
+
+
+def test_the_alert_waits_longer_for_the_alias_of_the_spec() -> None:
+    spec = a_spec(model="model: {name: support-llm, from: next, to: production}")
+    (group,) = agreement_of(spec)
+    (alert,) = group.rules
+    assert 'alias="production"' in alert.expr
+    assert alert.hold and alert.hold > promotion_window(spec)
+
+
+@pytest.mark.parametrize(
+    ("source", "known"),
+    [
+        ("{preset: vllm}", True),
+        (f"{{preset: vllm, signals: [ttft, itl]}}, {OTHERS}", False),
+        ("{preset: vllm, arms: {label: track, stable: a, canary: b, shadow: b}}", False),
+    ],
+)
+def test_regions_whose_engines_do_not_tell_their_version_are_not_compared(source: str, known: bool) -> None:
+    text = f"{SPEC}{FLEET}\nmetrics: {{sources: [{source}]}}\n"
+    assert bool(agreement_of(parse_spec(text, Delivery, file="d.yaml"))) is known

@@ -22,7 +22,7 @@ def test_a_display_that_breaks_keeps_nothing_from_the_others(caplog: pytest.LogC
         def on_event(self, event: Event) -> None:
             raise ZeroDivisionError
 
-    with QueuedListener([Broken(), heard]) as displays:
+    with QueuedListener([Broken().on_event, heard.on_event]) as displays:
         for event in EVENTS:
             displays.on_event(event)
     assert heard.events == EVENTS

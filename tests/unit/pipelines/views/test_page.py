@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 
 from pipelines.events.state import StepStatus, state_of
 from pipelines.requests import DeliveryRequest, QueuedRequest, RequestState
-from pipelines.views.page import EVERY_SECONDS, LAST, LivePage, PageSnapshot, Picture, SnapshotReader
+from pipelines.views.page import EVERY_SECONDS, LAST, LivePage, PageSnapshot, Parts, SnapshotReader
 from pipelines.views.section import TEMPLATES, asset, ticked
 from pipelines.views.wording import headline
 from registry.model import Event
@@ -38,12 +38,12 @@ from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
 
 
-def read(picture: Picture) -> Mapping[str, str]:
-    return {name: Read(html).text for name, html in picture.parts.items()}
+def read(picture: Parts) -> Mapping[str, str]:
+    return {name: Read(html).text for name, html in picture.items()}
 
 
-def page(model: str, picture: Picture) -> str:
-    return TEMPLATES.get_template("page.html.j2").render(model=model, picture=picture)
+def page(model: str, picture: Parts) -> str:
+    return TEMPLATES.get_template("page.html.j2").render(model=model, parts=picture)
 
 
 def at_a_canary() -> Delivery:
@@ -88,18 +88,18 @@ def test_a_delivery_on_its_way_is_on_top_whole() -> None:
 @pytest.mark.parametrize("events", [delivered("2"), interrupted()], ids=["delivered", "interrupted"])
 def test_when_nothing_runs_the_last_is_told_and_open(events: list[Event]) -> None:
     picture = drawn(seen(events))
-    assert headline(state_of(events)) in Read(picture.parts["news"]).text
-    assert f'id="e-{ID}" open' in picture.parts["earlier"]
-    assert picture.parts["now"].strip() == ""
+    assert headline(state_of(events)) in Read(picture["news"]).text
+    assert f'id="e-{ID}" open' in picture["earlier"]
+    assert picture["now"].strip() == ""
 
 
 def test_a_step_that_waits_for_a_person_says_for_what() -> None:
     delivery = at_a_canary().say("canary@eu-west-1/25", "done")
     delivery.say("canary@eu-west-1/50", "waiting", "for an approval: `tidegate approve ID STEP --by NAME`")
     picture = drawn(seen(delivery.events))
-    assert "canary@eu-west-1/50 is held" in Read(picture.parts["news"]).text
-    assert "‖ held canary@eu-west-1/50" in Read(picture.parts["now"]).text
-    assert "<code>tidegate approve ID STEP --by NAME</code>" in picture.parts["now"]
+    assert "canary@eu-west-1/50 is held" in Read(picture["news"]).text
+    assert "‖ held canary@eu-west-1/50" in Read(picture["now"]).text
+    assert "<code>tidegate approve ID STEP --by NAME</code>" in picture["now"]
 
 
 def test_one_that_died_says_how_to_carry_it_on() -> None:
@@ -129,8 +129,7 @@ def test_requests_are_told_with_what_became_of_them() -> None:
 
 def test_time_alone_changes_the_status_and_nothing_else() -> None:
     now, later = (drawn(seen(at_a_canary().events), after=after) for after in (60, 62))
-    assert now.digest == later.digest
-    assert {name for name, html in now.parts.items() if later.parts[name] != html} == {"status"}
+    assert {name for name, html in now.items() if later[name] != html} == {"status"}
 
 
 def test_the_page_is_whole_and_loads_only_its_own() -> None:
@@ -163,8 +162,8 @@ def test_whatever_stands_in_the_ledger_is_text(before: str, after: str) -> None:
     assert_harmless(picture)
 
 
-def assert_harmless(picture: Picture) -> None:
-    for html in [*picture.parts.values(), page(HOSTILE, picture)]:
+def assert_harmless(picture: Parts) -> None:
+    for html in [*picture.values(), page(HOSTILE, picture)]:
         assert "<script>alert" not in html
         found = Read(html)
         assert "img" not in found.tags
@@ -201,7 +200,7 @@ class Ledger:
 async def test_many_who_watch_are_one_look_that_is_good_for_a_while() -> None:
     ledger = Ledger()
     pictures = await asyncio.gather(*(ledger.page.current() for _ in range(50)))
-    assert all("support-llm 2 is in production" in each.parts["earlier"] for each in pictures)
+    assert all("support-llm 2 is in production" in each["earlier"] for each in pictures)
     ledger.clock.elapsed += EVERY_SECONDS / 2
     await ledger.page.current()
     assert ledger.looks == 1
@@ -227,7 +226,7 @@ async def test_a_look_that_hangs_does_not_hold_up_the_page(monkeypatch: pytest.M
     monkeypatch.setattr("pipelines.views.page.PATIENCE_SECONDS", 0.01)
     ledger = Ledger()
     ledger.may_answer.clear()
-    assert "Not looked at yet" in (await ledger.page.current()).parts["status"]
+    assert "Not looked at yet" in (await ledger.page.current())["status"]
     ledger.may_answer.set()
 
 
@@ -237,13 +236,13 @@ async def test_a_ledger_that_is_silent_ends_nothing_and_its_address_is_not_told(
     ledger.silent = True
     for _ in range(2):
         ledger.clock.elapsed += 60
-        said = (await ledger.page.current()).parts
+        said = await ledger.page.current()
     assert "MLflow has not been reached since 2026-01-01 00:01:00 UTC" in said["news"]
     assert "support-llm 2 is in production" in said["earlier"]
     assert "secret" not in "".join(said.values())
     ledger.silent = False
     ledger.clock.elapsed += 60
-    assert "not been reached" not in (await ledger.page.current()).parts["news"]
+    assert "not been reached" not in (await ledger.page.current())["news"]
 
 
 def looker(ledgers: FakeLedgers, *requests: QueuedRequest) -> SnapshotReader:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import state_of
 from pipelines.views.report import DeliveryRecord, during, per_version, render_report, side_by_side
-from pipelines.views.timeline import LEFT, RIGHT, TITLE, WEIGHTS, timeline, waits
+from pipelines.views.section import LEFT, RIGHT, TITLE, WEIGHTS, timeline, waits
 from pipelines.views.wording import headline
 from registry.model import Event
 

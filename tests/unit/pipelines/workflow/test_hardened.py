@@ -1,16 +1,22 @@
-"""What a namespace that enforces Pod Security "restricted" asks of a workflow's pods, and what they can reach."""
+"""What steps may do in their cluster, and which workflows and pods are let in."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
+from fakes.clusters.admission import Refusing
 from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 
 from pipelines.spec.delivery import Delivery
-from pipelines.workflow.model import ENGINE, STEPS_OF
+from pipelines.spec.workflow import account_of
+from pipelines.workflow.model import ENGINE, STEPS_OF, workflow
 from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
+from rollouts.manifests.schema import problems_in
+from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -121,3 +127,73 @@ def test_a_build_is_given_nothing_that_only_steps_may_read() -> None:
 def test_a_file_alone_is_nothing_that_a_pod_has() -> None:
     with pytest.raises(SpecError, match=r"eu-west-1\.prometheus in a file alone, which no pod has"):
         asking(auth={"bearer": {"file": "/run/secrets/tidegate/token"}})
+
+
+CASE = "same-cluster"
+NAMESPACE = "deliveries"
+SERVE = f"system:serviceaccount:{NAMESPACE}:tidegate-serve"
+EXECUTOR = "quay.io/argoproj/argoexec:v4.0.7"
+
+
+def submitted() -> Json:
+    return {**workflow("support-llm", NAMESPACE, version="7"), "metadata": {"name": "w", "namespace": NAMESPACE}}
+
+
+def step(case: str = CASE) -> Json:
+    """A pod as Argo Workflows makes it of the template's first step."""
+    spec = template(case)["spec"]
+    (first, *_) = (each["container"] for each in spec["templates"] if "container" in each)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "w-open", "namespace": blueprint(case).namespace, "labels": spec["podMetadata"]["labels"]},
+        "spec": {
+            "serviceAccountName": spec["serviceAccountName"],
+            "initContainers": [{"name": "init", "image": EXECUTOR}],
+            "containers": [{"name": "wait", "image": EXECUTOR}, {**copy.deepcopy(first), "name": "main"}],
+            "volumes": [*spec["volumes"], {"name": "var-run-argo", "emptyDir": {}}],
+        },
+    }
+
+
+@pytest.mark.parametrize("case", [CASE, "freeze"])
+def test_steps_are_let_in_and_policies_are_valid_to_the_letter(case: str) -> None:
+    policies = Refusing(objects(case))
+    assert len(policies.policies) == 2
+    assert {each["metadata"]["name"]: found for each in policies.policies if (found := problems_in(each))} == {}
+    assert policies.refusals(step(case), user="system:serviceaccount:argo:argo") == []
+
+
+def test_no_matter_who_may_create_workflows_runs_the_template_with_arguments() -> None:
+    assert Refusing(objects(CASE)).refusals(submitted(), user=SERVE) == []
+
+
+def test_a_workflow_without_a_template_is_refused() -> None:
+    wanted = submitted()
+    del wanted["spec"]["workflowTemplateRef"]
+    assert Refusing(objects(CASE)).refusals(wanted, user=SERVE) != []
+
+
+def test_accounts_of_other_namespaces_and_people_are_not_held() -> None:
+    wanted = submitted()
+    wanted["spec"]["entrypoint"] = "close"
+    for user in (f"system:serviceaccount:{NAMESPACE}-more:serve", "ann@bank.example"):
+        assert Refusing(objects(CASE)).refusals(wanted, user=user) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda it: it["containers"][1].update(image="registry.example.com/evil@sha256:" + "6" * 64),
+        lambda it: it["initContainers"].append({"name": "before", "image": EXECUTOR}),
+        lambda it: it.update(hostNetwork=True),
+        lambda it: it["volumes"].append({"name": "e", "hostPath": {"path": "/"}}),
+        lambda it: it["containers"][1]["securityContext"].update(privileged=True),
+    ],
+    ids=["image", "another container", "network", "folder", "privileged"],
+)
+def test_no_other_pod_runs_as_a_step(change: Callable[[Json], object]) -> None:
+    pod = step()
+    assert pod["spec"]["serviceAccountName"] == account_of("support-llm")
+    change(pod["spec"])
+    assert Refusing(objects(CASE)).refusals(pod, user="ann@bank.example") != []

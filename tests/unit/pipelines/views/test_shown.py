@@ -1,20 +1,160 @@
-"""What Prometheus reads of a delivery: which series there are, with which labels, and what they say."""
+"""A delivery in words, in CI systems, and as metrics."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from pathlib import Path
+from xml.etree import ElementTree
 
-from fakes.delivery.records import Delivery, bad_answers, delivered, interrupted, slow
+import pytest
+from fakes.delivery.records import START, Delivery, bad_answers, delivered, interrupted, slow
 
-from gates.model import GateOutcome
-from pipelines.events.state import DeliveryState, state_of
+from gates.model import GateOutcome, Verdict
+from pipelines.events.state import DeliveryState, GateState, TimedVerdict, state_of
+from pipelines.views.ci import GATES_SHOWN, delivery_junit, delivery_markdown
 from pipelines.views.metrics import families
+from pipelines.views.wording import broken_off, comparisons, key_numbers, label, number, others, stopwatch
 from registry.model import Event
 from slo.metrics import OF_DELIVERIES, TIDEGATE
+from tidegate.core.units import duration
 
-PAGE = Path(__file__).parents[3] / "docs/reference/metrics.md"
+
+def gate(name: str, **numbers: float) -> GateState:
+    verdict = Verdict(gate=name, outcome=GateOutcome.FAIL, reason="because", numbers=numbers)
+    return GateState(name=name, step="shadow@a", history=(TimedVerdict(at=Delivery().now, verdict=verdict),))
+
+
+def test_a_duration_is_as_precise_as_it_is_long() -> None:
+    told = [duration(seconds) for seconds in (0.0853, 1.254, 9.97, 59.7, 200, 7500)]
+    assert told == ["85 ms", "1.25 s", "10 s", "1 min 00 s", "3 min 20 s", "2 h 05 min"]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(7.9, "0:07"), (187, "3:07"), (3765, "1:02:45")])
+def test_a_stopwatch_keeps_its_width(seconds: float, text: str) -> None:
+    assert stopwatch(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("ttft_p95_canary_seconds", 0.101, "101 ms"),
+        ("errors_increase_share", 0.005, "0.50%"),
+        ("median_length_ratio", 1.0, "100%"),
+        ("cache_bytes", 3 * 2**20, "3 MiB"),
+        ("prompts", 24.0, "24"),
+        ("canary_mean_score", 0.2134, "0.213"),
+        ("evidence_fine", 4_512_345.6, "4,512,346"),
+        ("requests", 1500.0, "1,500"),
+        ("mirror_percent", 50, "50%"),
+    ],
+)
+def test_a_number_takes_its_unit_from_its_name(name: str, value: float, text: str) -> None:
+    assert number(name, value) == text
+
+
+def test_a_label_has_no_unit_and_acronyms_in_capitals() -> None:
+    assert label("ttft_p95_increase_ratio") == "TTFT p95 increase"
+    assert label("rate") == "rate"
+
+
+def test_numbers_of_both_arms_are_one_comparison() -> None:
+    numbers = {"ttft_p95_canary_seconds": 0.262, "ttft_p95_stable_seconds": 0.098, "p_value": 0.004}
+    assert [str(pair) for pair in comparisons(numbers)] == ["TTFT p95 262 ms against 98 ms"]
+    assert others(numbers) == [("p value", "0.004")]
+
+
+def test_a_canary_without_its_stable_compares_nothing() -> None:
+    assert comparisons({"canary_requests": 12.0}) == []
+    assert others({"canary_requests": 12.0}) == [("canary requests", "12")]
+
+
+def test_sample_sizes_are_not_what_a_verdict_rests_on() -> None:
+    numbers = {"canary_requests": 50.0, "stable_requests": 150.0, "canary_failed_requests": 3.0}
+    assert key_numbers(gate("errors", **numbers, stable_failed_requests=0.0)) == "failed requests 3 against 0"
+    assert key_numbers(gate("errors", canary_requests=50.0, stable_requests=150.0)) == ""
+
+
+def test_what_differs_is_told_before_what_is_equal() -> None:
+    numbers = {"canary_failed_requests": 0.0, "stable_failed_requests": 0.0}
+    refused = {"canary_refused_requests": 9.0, "stable_refused_requests": 0.0}
+    assert key_numbers(gate("errors", **numbers, **refused)) == "refused requests 9 against 0"
+
+
+LATER = START + timedelta(hours=1)
+
+
+def junit(events: Sequence[Event]) -> ElementTree.Element:
+    return ElementTree.fromstring(delivery_junit(state_of(events), "0f3c", LATER))
+
+
+def marks(root: ElementTree.Element) -> dict[str, str]:
+    """What is not simply green, by group and name."""
+    return {
+        f"{case.attrib['classname']} {case.attrib['name']}": mark.tag
+        for case in root.iter("testcase")
+        for mark in case
+        if mark.tag != "system-out"
+    }
+
+
+def markdown(events: Sequence[Event]) -> list[str]:
+    return delivery_markdown(state_of(events), "0f3c", LATER).splitlines()
+
+
+@pytest.mark.parametrize("ending", ["inconclusive", "interrupted", "failed"])
+def test_whatever_was_not_delivered_and_not_judged_is_an_error(ending: str) -> None:
+    events = Delivery().open().pass_through("build", 5).close(ending, "no one knows", 3).events
+    assert marks(junit(events))["tidegate delivery"] == "error"
+
+
+def test_reasons_break_neither_table_nor_xml() -> None:
+    events = bad_answers()
+    nasty = "a | b\n<script>\x00 `x`"
+    events = [event.model_copy(update={"message": nasty}) if event.kind == "failed" else event for event in events]
+    (row,) = [line for line in markdown(events) if line.startswith("| offline@eu-west-1 |")]
+    assert row.endswith(r"| a \| b \<script\> \`x\` |")
+    assert marks(junit(events))["tidegate.eu-west-1 offline@eu-west-1"] == "failure"
+
+
+def test_a_summary_stays_small_enough_for_a_page() -> None:
+    delivery = Delivery().open()
+    for at in range(GATES_SHOWN):
+        delivery.verdict(f"canary@eu-west-1/{at % 9 + 1}", f"gate{at}", "pass", "well")
+    delivery.verdict("canary@eu-west-1/50", "last", "fail", "slow").close("rolled-back", "slow", 1)
+    lines = markdown(delivery.events)
+    assert lines[lines.index("| gate | in | verdict | why |") + 2].startswith("| last | canary@eu-west-1/50 | **fail**")
+    assert "| and 1 more | | | |" in lines
+
+
+def test_a_delivery_that_was_refused_is_red_too() -> None:
+    story = broken_off(DeliveryState(), "another delivery runs; wait")
+    root = ElementTree.fromstring(delivery_junit(story, "", LATER))
+    assert marks(root) == {"tidegate start": "error"}
+    assert delivery_markdown(story, "", LATER).splitlines() == [
+        "### Nothing was begun",
+        "",
+        "| | |",
+        "|---|---|",
+        "| outcome | **refused** |",
+        "| decided by | another delivery runs; wait |",
+    ]
+
+
+def test_an_error_after_the_beginning_leaves_what_was_done() -> None:
+    story = broken_off(
+        state_of(Delivery().open().pass_through("build", 5).say("deploy@eu-west-1", "started").events), "x"
+    )
+    assert (story.outcome, story.reason) == ("failed", "x")
+    found = marks(ElementTree.fromstring(delivery_junit(story, "", LATER)))
+    assert found["tidegate.eu-west-1 deploy@eu-west-1"] == "error"
+    assert "tidegate build" not in found
+    closed = state_of(delivered())
+    assert broken_off(closed, "x") is closed
+
+
+PAGE = Path(__file__).parents[4] / "docs/reference/metrics.md"
 CANARY = "canary@eu-west-1/25"
 
 Series = tuple[str, frozenset[tuple[str, str]]]

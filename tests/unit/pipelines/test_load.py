@@ -1,0 +1,295 @@
+"""Load of our own: what is sent, how a stream is measured, what a spec may ask for."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import islice
+from pathlib import Path
+from statistics import mean
+
+import pytest
+import yaml
+from fakes.clusters.world import demo_on_clusters
+from fakes.delivery.world import SPEC
+
+from gates.evidence.request_record import RequestRecord
+from pipelines.adapters.load.stream import StreamMeter, token_entropy
+from pipelines.load import (
+    DRAWN,
+    LoadOrder,
+    LoadShape,
+    Quantiles,
+    arm_load,
+    arm_result,
+    histogram_in,
+    plain_requests,
+    requests_like,
+    shuffled,
+)
+from pipelines.spec.delivery import Delivery, LoadStage
+from pipelines.spec.policy import missing_files, prompts_in
+from tidegate.core.errors import UsageError
+from tidegate.core.spec import SpecError, parse_spec
+
+METRICS = """
+# HELP vllm:request_prompt_tokens Number of prefill tokens processed.
+# TYPE vllm:request_prompt_tokens histogram
+vllm:request_prompt_tokens_bucket{engine="0",le="10.0",model_name="m"} 10.0
+vllm:request_prompt_tokens_bucket{engine="0",le="100.0",model_name="m"} 40.0
+vllm:request_prompt_tokens_bucket{engine="0",le="+Inf",model_name="m"} 40.0
+vllm:request_prompt_tokens_count{engine="0",model_name="m"} 40.0
+vllm:request_prompt_tokens_sum{engine="0",model_name="m"} 1700.0
+# HELP vllm:request_generation_tokens Number of generation tokens processed.
+# TYPE vllm:request_generation_tokens histogram
+vllm:request_generation_tokens_bucket{engine="0",le="5.0",model_name="m"} 20.0
+vllm:request_generation_tokens_bucket{engine="0",le="20.0",model_name="m"} 30.0
+vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 40.0
+vllm:request_generation_tokens_count{engine="0",model_name="m"} 40.0
+vllm:request_generation_tokens_sum{engine="0",model_name="m"} 400.0
+"""
+
+
+def order(**changes: object) -> LoadOrder:
+    given = {"url": "http://e", "model": "m", "region": "r", "role": "canary", "version": "1", "seconds": 9, "seed": 4}
+    return LoadOrder.model_validate({**given, **changes})
+
+
+def record(started: float, duration: float, *, tokens: int = 10, ok: bool = True) -> RequestRecord:
+    return RequestRecord(
+        started=started,
+        region="r",
+        ok=ok,
+        error="" if ok else "cut",
+        ttft_seconds=duration / 2,
+        duration_seconds=duration,
+        output_tokens=tokens,
+    )
+
+
+def test_shapes_are_a_level_a_rise_and_a_threefold_spike() -> None:
+    parts = (0.0, 0.2, 0.5, 0.8, 0.99)
+    assert [LoadShape.STEADY.at(part) for part in parts] == [1.0] * 5
+    assert [LoadShape.RAMP.at(part) for part in parts] == [0.1, 0.2, 0.5, 0.8, 0.99]
+    assert [LoadShape.SPIKE.at(part) for part in parts] == [1.0, 1.0, 3.0, 1.0, 1.0]
+    assert (LoadShape.STEADY.peak, LoadShape.RAMP.peak, LoadShape.SPIKE.peak) == (1.0, 1.0, 3.0)
+
+
+def test_processes_share_an_order_and_send_other_requests_each() -> None:
+    parts = [order(concurrency=7).part(index, 3) for index in range(3)]
+    assert [part.concurrency for part in parts if part] == [3, 2, 2]
+    assert len({part.seed for part in parts if part}) == 3
+    assert [part.rate for index in range(4) if (part := order(rate=2.0).part(index, 4))] == [0.5] * 4
+    assert order(concurrency=1).part(1, 2) is None
+
+
+def test_an_order_is_of_one_kind() -> None:
+    with pytest.raises(ValueError, match="exactly one of concurrency, rate"):
+        order(concurrency=1, rate=1.0)
+    with pytest.raises(ValueError, match="exactly one of concurrency, rate"):
+        order()
+
+
+def test_a_histogram_of_an_engine_gives_prompts_and_answers_their_lengths() -> None:
+    requests = requests_like(["one two three", "four five"], METRICS, seed=1)
+    assert len(requests) == DRAWN
+    words = [len(request.prompt.split()) for request in requests]
+    # A quarter has up to 10 tokens, the rest up to 100: 42.5 tokens in the mean, 1.3 of which are a word.
+    assert mean(words) == pytest.approx(42.5 / 1.3, rel=0.1)
+    assert max(words) <= 77
+    lengths = [request.max_tokens for request in requests]
+    # What exceeds the last edge counts as in the last bucket.
+    assert sum(length <= 5 for length in lengths) / DRAWN == pytest.approx(0.5, abs=0.06)
+    assert max(lengths) <= 20
+    assert requests == requests_like(["one two three", "four five"], METRICS, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no requests in vllm:request_prompt_tokens"),
+        ("no metrics at all {", "not metrics as an engine tells them"),
+    ],
+)
+def test_a_file_without_lengths_is_refused_with_what_to_do(text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told) as caught:
+        histogram_in(text, "vllm:request_prompt_tokens")
+    assert caught.value.hint is not None and "/metrics" in caught.value.hint
+
+
+def test_the_same_seed_sends_the_same_and_everything_comes_once_a_round() -> None:
+    requests = plain_requests(["a", "b", "c", "d"], 8)
+    first, again = (list(islice(shuffled(requests, 7), 8)) for _ in range(2))
+    assert first == again
+    assert {request.prompt for request in first[:4]} == {"a", "b", "c", "d"}
+    assert list(islice(shuffled(requests, 8), 8)) != first
+
+
+def test_a_block_counts_what_was_answered_in_full_from_first_to_last() -> None:
+    found = arm_load([record(100, 2), record(101, 4), record(101, 1, ok=False)], engines=2, engine_hour=3.6)
+    assert found is not None
+    assert (found.requests, found.failed, found.output_tokens, found.seconds) == (3, 1, 20, 5.0)
+    assert found.tokens_per_second == 2.0
+    assert found.cost == pytest.approx(2 * 3.6 * 5 / 3600)
+    assert arm_load([], engines=1, engine_hour=None) is None
+
+
+def test_figures_are_of_all_blocks() -> None:
+    records = [record(100, each / 100) for each in range(1, 101)] + [record(100, 1, ok=False)]
+    load = arm_load(records, engines=1, engine_hour=3600.0)
+    assert load is not None
+    found = arm_result("7", [load], records)
+    assert (found.requests, found.failed, found.errors) == (101, 1, {"cut": 1})
+    assert found.e2e_seconds == Quantiles(p50=0.5, p95=0.95, p99=0.99)
+    assert found.itl_seconds == Quantiles()
+    assert found.tokens_per_second == 1000
+    assert found.tokens_per_cost == pytest.approx(1.0 * 1000 / 1.0)
+
+
+def test_prompts_are_lines_and_keep_what_only_looks_like_the_end_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_bytes("one\u2028prompt\r\n\ntwo\n".encode())
+    assert prompts_in(path) == ("one\u2028prompt", "two")
+
+
+def chunk(text: str, finish: str = "null") -> bytes:
+    return b'data: {"choices": [{"delta": {"content": "%s"}, "finish_reason": %s}]}' % (text.encode(), finish.encode())
+
+
+def test_a_stream_is_measured_from_its_first_text() -> None:
+    meter = StreamMeter()
+    lines = [(chunk(""), 0.1), (chunk("a"), 0.2), (b"", 0.2), (b": ping", 0.25), (chunk("b"), 0.4)]
+    for line, at in [*lines, (chunk("", '"stop"'), 0.5), (b"data: [DONE]", 0.5)]:
+        meter.feed(line, at)
+    assert (meter.first_token, meter.output_tokens, meter.finish_reason) == (0.2, 2, "stop")
+    assert meter.itl_mean == pytest.approx(0.2)
+    assert meter.done and not meter.broken
+
+
+def test_an_error_within_a_stream_breaks_it() -> None:
+    for line in (b'data: {"error": {"message": "no"}}', b"data: {"):
+        meter = StreamMeter()
+        meter.feed(line, 0.1)
+        assert meter.broken and meter.itl_mean is None
+
+
+def test_an_empty_answer_has_a_first_token_time_and_the_servers_count_wins() -> None:
+    meter = StreamMeter()
+    meter.feed(chunk("", '"stop"'), 0.3)
+    meter.feed(b'data: {"choices": [], "usage": {"completion_tokens": 1}}', 0.3)
+    assert (meter.first_token, meter.output_tokens) == (0.3, 1)
+
+
+def test_entropy_is_exact_when_all_tokens_are_told_and_a_lower_bound_otherwise() -> None:
+    even = [math.log(0.25)] * 4
+    assert token_entropy(even) == pytest.approx(math.log(4))
+    assert token_entropy([0.0]) == 0
+    told = token_entropy(even[:2])
+    assert told is not None
+    assert told == pytest.approx(1.5 * math.log(2))
+    assert told < math.log(4)
+
+
+@pytest.mark.parametrize("logprobs", [[], [math.nan], [0.5, -1.0]])
+def test_what_are_no_log_probabilities_has_no_entropy(logprobs: list[float]) -> None:
+    assert token_entropy(logprobs) is None
+
+
+def event(text: str, *likely: float) -> bytes:
+    choice: dict[str, object] = {"delta": {"content": text}, "finish_reason": None}
+    if likely:
+        choice["logprobs"] = {"content": [{"top_logprobs": [{"logprob": value} for value in likely]}]}
+    return b"data: " + json.dumps({"choices": [choice]}).encode()
+
+
+def test_a_stream_keeps_the_opening_of_its_answer_and_the_mean_entropy_of_its_tokens() -> None:
+    meter = StreamMeter()
+    for line in (event("Yes", 0.0), event(" and no", math.log(0.5), math.log(0.5)), event("!" * 500)):
+        meter.feed(line, 0.1)
+    meter.feed(b'data: {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}', 0.2)
+    assert meter.opening.startswith("Yes and no!!")
+    assert len(meter.opening) < 300
+    assert meter.entropy == pytest.approx(math.log(2) / 2)
+    assert meter.prompt_tokens == 9
+
+
+def test_a_stream_without_log_probabilities_has_no_entropy() -> None:
+    meter = StreamMeter()
+    meter.feed(event("Yes"), 0.1)
+    assert (meter.entropy, meter.prompt_tokens) == (None, None)
+
+
+def problems(load: object, *, more: str = "", gates: str = "throughput: {}", text: str = SPEC) -> list[str]:
+    spec = yaml.safe_load(text + more)
+    spec["gates"] |= yaml.safe_load(f"{{{gates}}}")
+    spec["stages"].insert(1, {"load": load})
+    try:
+        parse_spec(yaml.safe_dump(spec, sort_keys=False), Delivery, file="delivery.yaml")
+    except SpecError as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+def test_nothing_need_be_said() -> None:
+    assert problems({}) == []
+    stage = LoadStage()
+    assert (stage.arms, stage.load_of(1), stage.load_of(3)) == ("scratch", (8, None), (24, None))
+    assert LoadStage(requests_per_second=5.0).load_of(2) == (None, 10.0)
+
+
+def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
+    stage = LoadStage(requests_per_second=5000.0, shape=LoadShape.SPIKE)
+    assert stage.processes_of(1) == 150
+    assert LoadStage(requests_per_second=5000.0, processes=4).processes_of(1) == 4
+    assert LoadStage(concurrency=1000).processes_of(2) == 32
+    assert LoadStage().processes_of(1) == 1
+
+
+@pytest.mark.parametrize(
+    ("load", "told"),
+    [
+        (
+            {"concurrency": 4, "requests_per_second": 4},
+            "stages[1].load.requests_per_second: found a rate next to a concurrency; expected one of",
+        ),
+        ({"block": "2m", "within": "3m"}, "stages[1].load.block: found 2m; expected a block on both arms within"),
+        ({"at_once": True}, "stages[1].load.at_once: found both arms at once on one machine"),
+        (
+            {"gates": ["cost"]},
+            "stages[1].load.gates[0]: found 'cost' without settings; expected settings at gates.cost",
+        ),
+        ({"gates": ["latency"]}, "found 'latency' of kind latency; expected a gate of kind throughput, cost"),
+        ({"block": "1s"}, "stages[1].load.block: found "),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_field(load: object, told: str) -> None:
+    assert any(told in problem for problem in problems(load)), problems(load)
+
+
+def test_a_gate_on_cost_needs_a_price() -> None:
+    told = "stages[1].load.gates[0]: found a gate on cost without a price; expected `cost: {per_engine_hour: ...}`"
+    assert any(told in problem for problem in problems({"gates": ["cost"]}, gates="cost: {}"))
+    priced = "\ncost: {per_engine_hour: 2.5}\n"
+    assert problems({"gates": ["cost"]}, gates="cost: {}", more=priced) == []
+
+
+def test_what_is_tolerated_must_be_allowed() -> None:
+    (told,) = problems({}, gates="throughput: {max_drop: 5%, tolerance: 5%}")
+    assert "gates.throughput.tolerance: found 5%; expected less than max_drop, 5%" in told
+
+
+def test_clusters_must_say_that_users_may_feel_it() -> None:
+    text = yaml.safe_dump(demo_on_clusters().model_dump(mode="json", by_alias=True, exclude_unset=True))
+    (told,) = problems({}, text=text)
+    assert "stages[1].load.arms: found a scratch engine, which this fleet does not start" in told
+    assert "`arms: serving`, which puts the load on the stable that serves users" in told
+    assert problems({"arms": "serving", "at_once": True}, text=text) == []
+
+
+def test_files_that_it_names_must_be_there(tmp_path: Path) -> None:
+    spec = yaml.safe_load(SPEC)
+    spec["gates"]["throughput"] = {}
+    spec["stages"].insert(1, {"load": {"prompts": "p.txt", "lengths": "metrics.txt"}})
+    read = parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")
+    places = [".".join(map(str, odd.where)) for odd in missing_files(read, tmp_path)]
+    assert places == ["stages.0.offline.dataset", "stages.1.load.prompts", "stages.1.load.lengths"]

@@ -1,0 +1,191 @@
+"""Figures of a plan: shares of the budget and of users, how long steps take and what is left, what an ending means."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import timedelta
+
+import pytest
+from fakes.delivery.records import START, bad_answers
+from fakes.delivery.records import Delivery as Told
+from fakes.delivery.world import a_spec
+
+from gates.model import GateOutcome
+from pipelines.events.payloads import VerdictPayload
+from pipelines.events.state import SLOWEST_PACE, DeliveryState, StepState, seconds_left, state_of
+from pipelines.model import ENDING_OF, EXIT_CODES, Ending, PlanStep, StageName
+from pipelines.plan import gates
+from pipelines.plan.gates import OFFLINE, budget_shares
+from pipelines.run.regions import both_arms
+from pipelines.spec.delivery import Delivery
+from rollouts.model import RegionPhase, RegionState
+from tidegate.core.errors import ExitCode, OutsideError
+
+WAVES = ("[[a]]", "[[a], [b]]", "[[a, b], [c, d], [e]]")
+WITHOUT = ({}, {"offline": ""}, {"shadow": ""}, {"canary": ""}, {"offline": "", "shadow": ""})
+
+
+def laid_out(waves: str, without: dict[str, str]) -> Delivery:
+    traffic = "traffic: {requests_per_second: 200, prompts: users.txt}"
+    return a_spec(regions=f"regions: {{waves: {waves}, bake: 10s}}", traffic=traffic, **without)
+
+
+@pytest.mark.parametrize(("waves", "without"), list(itertools.product(WAVES, WITHOUT)))
+def test_all_parts_together_are_the_budget_and_no_more(waves: str, without: dict[str, str]) -> None:
+    parts = budget_shares(laid_out(waves, without))
+    assert sum(parts.values()) == pytest.approx(1)
+    assert all(part > 0 for part in parts.values())
+
+
+@pytest.mark.parametrize("waves", WAVES)
+def test_every_trial_of_a_stage_has_the_same_part(waves: str) -> None:
+    spec = laid_out(waves, {})
+    parts = {name: part for name, part in budget_shares(spec).items() if name.startswith(("shadow@", "canary@"))}
+    assert set(parts) == {f"{stage}@{region}" for stage in ("shadow", "canary") for region in spec.regions.names}
+    assert len(set(parts.values())) == 1
+
+
+def test_the_golden_set_and_all_bakes_get_a_tenth_each() -> None:
+    parts = budget_shares(laid_out("[[a, b], [c], [d]]", {}))
+    assert parts[OFFLINE] == pytest.approx(0.1)
+    # The last wave has no champion left to be compared with.
+    bakes = {name: part for name, part in parts.items() if name.startswith("bake@")}
+    assert set(bakes) == {"bake@1/a", "bake@1/b", "bake@2/c"}
+    assert sum(bakes.values()) == pytest.approx(0.1)
+
+
+def test_what_is_not_asked_leaves_its_part_to_the_others() -> None:
+    every = budget_shares(laid_out("[[a]]", {}))["canary@a"]
+    assert budget_shares(laid_out("[[a]]", {"shadow": ""}))["canary@a"] > every
+    assert budget_shares(laid_out("[[a]]", {"offline": ""}))["canary@a"] > every
+
+
+def test_before_the_start_and_after_the_end_no_one_knows() -> None:
+    assert seconds_left(DeliveryState(), START) is None
+    assert seconds_left(state_of(bad_answers()), START) is None
+
+
+def test_waves_of_one_region_take_the_sum_of_their_steps() -> None:
+    story = state_of(Told().open().events)
+    assert seconds_left(story, START) == sum(step.expected_seconds for step in story.steps)
+
+
+def test_a_wave_takes_as_long_as_its_slowest_region_and_then_bakes() -> None:
+    steps = [("deploy@a", "a", 20.0), ("canary@a/5", "a", 30.0), ("deploy@b", "b", 25.0), ("bake@1", None, 10.0)]
+    story = DeliveryState(
+        steps=tuple(
+            StepState(id=name, stage=name.partition("@")[0], region=region, wave=1, expected_seconds=seconds)
+            for name, region, seconds in steps
+        )
+    )
+    assert seconds_left(story, START) == 60
+
+
+def test_time_left_shrinks_while_a_step_runs() -> None:
+    story = state_of(Told().open().say("build", "started").events)
+    before, after = seconds_left(story, START), seconds_left(story, START + timedelta(seconds=4))
+    assert before is not None
+    assert after == before - 4
+
+
+@pytest.mark.parametrize(("times", "pace"), [(1, 1), (2, 2), (1000, SLOWEST_PACE)])
+def test_the_steps_so_far_set_the_pace_of_the_rest(times: float, pace: float) -> None:
+    opened = Told().open()
+    build, *rest = state_of(opened.events).steps
+    story = state_of(opened.pass_through("build", times * build.expected_seconds).events)
+    assert seconds_left(story, opened.now) == pace * sum(step.expected_seconds for step in rest)
+
+
+def test_a_step_that_is_overdue_promises_nothing_for_itself() -> None:
+    opened = Told().open()
+    build, *rest = state_of(opened.events).steps
+    story = state_of(opened.say("build", "started").events)
+    late = opened.now + timedelta(seconds=2 * build.expected_seconds)
+    assert seconds_left(story, late) == 2 * sum(step.expected_seconds for step in rest)
+
+
+def test_once_something_failed_no_one_knows() -> None:
+    delivery = Told().open().say("build", "started").say("build", "failed", "no memory", after=1)
+    assert seconds_left(state_of(delivery.events), delivery.now) is None
+
+
+def test_while_a_region_is_taken_back_no_one_knows() -> None:
+    delivery = Told().open().pass_through("build", 5).say("undo@eu-west-1", "started")
+    assert seconds_left(state_of(delivery.events), delivery.now) is None
+
+
+def test_a_canary_takes_its_users_from_stable() -> None:
+    seen = gates.canary_traffic(a_spec(traffic="traffic: {requests_per_second: 100}"), 25)
+    arrivals = seen.arrivals("users")
+    assert (arrivals.canary, arrivals.stable) == (25, 75)
+    assert seen.within_seconds == 300
+
+
+def test_mirrored_users_are_answered_by_both_arms() -> None:
+    spec = a_spec(
+        traffic="traffic: {requests_per_second: 100}",
+        shadow="  - shadow: {percent: 40, pairs_per_second: 3, at_least: 10s, within: 2m}",
+    )
+    seen = gates.shadow_traffic(spec)
+    users, pairs = seen.arrivals("proxy"), seen.arrivals("probe")
+    assert (users.canary, users.stable) == (40, 100)
+    assert pairs.canary == pairs.stable == 3
+
+
+def test_a_judge_sees_the_share_of_pairs_that_its_settings_say() -> None:
+    judge = "  agreement: {min_similarity: 0.6}\n  judge: {endpoint: 'http://127.0.0.1:1/v1', model: m, sample: 10%}"
+    seen = gates.shadow_traffic(a_spec(agreement=judge))
+    assert seen.arrivals("probe", judged=True).canary == pytest.approx(0.1)
+    assert seen.arrivals("probe").canary == 1
+
+
+def test_looks_are_as_far_apart_as_the_budget_says() -> None:
+    assert gates.canary_traffic(a_spec(), 10).look_seconds == 10
+
+
+def test_traffic_that_nobody_stated_is_unknown() -> None:
+    seen = gates.shadow_traffic(a_spec(traffic=""))
+    assert not seen.timed("proxy")
+    assert seen.timed("probe")
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        (PlanStep(stage=StageName.BUILD), "build"),
+        (PlanStep(stage=StageName.DEPLOY, wave=1, region="eu-west-1"), "deploy@eu-west-1"),
+        (PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=25), "canary@eu-west-1/25"),
+        (PlanStep(stage=StageName.BAKE, wave=2), "bake@2"),
+        (PlanStep(stage=StageName.GIT, wave=2), "git@2"),
+        (PlanStep(stage=StageName.BAKE, wave=2, region="us-east-1"), "bake@2"),
+        (PlanStep(stage=StageName.FINALIZE), "finalize"),
+    ],
+)
+def test_a_step_is_called_by_what_it_does_and_where(step: PlanStep, name: str) -> None:
+    assert step.id == name
+
+
+def test_only_a_pass_delivers() -> None:
+    assert [outcome for outcome in GateOutcome if ENDING_OF[outcome] is Ending.DELIVERED] == [GateOutcome.PASS]
+
+
+def test_every_outcome_and_every_ending_leads_to_an_exit_code() -> None:
+    assert set(ENDING_OF) == set(GateOutcome)
+    assert set(EXIT_CODES) == set(Ending)
+    assert [ending for ending in Ending if EXIT_CODES[ending] is ExitCode.DELIVERED] == [Ending.DELIVERED]
+
+
+def test_a_region_without_engines_has_no_arms_to_ask() -> None:
+    state = RegionState(region="eu-west-1", phase=RegionPhase.EMPTY, entry="http://eu", problem="the proxy is down")
+    with pytest.raises(OutsideError) as caught:
+        both_arms(state)
+    assert (caught.value.message, caught.value.detail) == (
+        "eu-west-1: there is no stable engine",
+        "the proxy is down",
+    )
+    assert "`tidegate fleet up` starts the champion" in str(caught.value)
+
+
+def test_a_verdict_is_read_back_from_its_name_and_from_its_number() -> None:
+    assert VerdictPayload.model_validate({"gate": "errors", "outcome": "fail"}).outcome is GateOutcome.FAIL
+    assert VerdictPayload.model_validate({"gate": "errors", "outcome": 0}).outcome is GateOutcome.PASS

@@ -1,0 +1,335 @@
+"""A spec as objects of a workflow: to the letter, in the plan's order, in its time, and run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from alike import some
+from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
+from fakes.workflow.interpreter import DELETED, ERROR, FAILED, LOST, Controller, Ended, Pod, texts, tries_again
+
+from pipelines.events.state import before
+from pipelines.model import Plan, PlanStep, StageName
+from pipelines.spec.delivery import Delivery
+from pipelines.spec.workflow import out_of_reach
+from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
+from pipelines.workflow.template import WEEK, deadline, disks, mutex
+from registry.model import ModelVersion
+from rollouts.manifests.schema import problems_in
+from tidegate.core.spec import SpecError, load_spec, parse_spec
+from tidegate.core.yaml_text import yaml_text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_spec_becomes_these_objects(case: str) -> None:
+    written = "".join(f"---\n{yaml_text(each)}" for each in objects(case))
+    expected = GOLDEN / case / "expected.yaml"
+    if "TIDEGATE_REGENERATE" in os.environ:
+        assert "CI" not in os.environ, "what CI compares with is written by people"
+        expected.write_text(written)
+    assert written == expected.read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_of_them_is_valid_to_the_letter(case: str) -> None:
+    found = {(each["kind"], each["metadata"]["name"]): problems_in(each) for each in objects(case)}
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_volume_is_there_and_mounted(case: str) -> None:
+    spec = template(case)["spec"]
+    mounted = set()
+    for each in spec["templates"]:
+        containers = [*each.get("initContainers", ()), *([each["container"]] if "container" in each else ())]
+        wanted = {mount["name"] for container in containers for mount in container["volumeMounts"]}
+        own = {volume["name"] for volume in each.get("volumes", ())}
+        assert own <= wanted <= own | {volume["name"] for volume in spec["volumes"]}
+        mounted |= wanted
+    assert {volume["name"] for volume in spec["volumes"]} <= mounted
+
+
+SECRET = re.compile(r"(?i)(password|passwd|token|secret|api[-_]?key|authorization)\s*[:=]\s*\S|-----BEGIN|hooks\.slack")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_secrets_are_named_and_never_written(case: str) -> None:
+    for each in objects(case):
+        assert each["kind"] != "Secret"
+        assert [text for text in texts(each) if SECRET.search(text)] == []
+
+
+BY_KIND = "secrets: {registry: [mlflow], judge: [judge-key], notify: [chat]}"
+
+
+def secrets_by_container(case: str, said: str, folder: Path) -> dict[str, set[str]]:
+    """The Secrets that become variables, by template, and by container within those that have two."""
+    shutil.copytree(GOLDEN, folder, dirs_exist_ok=True)
+    spec = folder / case / "delivery.yaml"
+    spec.write_text(spec.read_text().replace("  kubeconfig: clusters\n", f"  kubeconfig: clusters\n  {said}\n"))
+    found = {}
+    for each in rendered(blueprint_of(load_spec(spec, Delivery), spec))[-1]["spec"]["templates"]:
+        named = {f"{each['name']}/{one['name']}": one for one in each.get("initContainers", ())}
+        named |= {each["name"]: each["container"]} if "container" in each else {}
+        found |= {name: {one["secretRef"]["name"] for one in given["envFrom"]} for name, given in named.items()}
+    return found
+
+
+def test_a_container_gets_only_the_secrets_that_it_has_a_use_for(tmp_path: Path) -> None:
+    """A build loads a model that nobody has judged: it reads the registry, and reaches neither people nor clusters."""
+    given = secrets_by_container("gpu-build", BY_KIND, tmp_path)
+    assert given["engine"] == given["engine/build"] == {"mlflow"}
+    assert given["open"] == given["close"] == {"mlflow", "chat"}
+    assert given["stage"] == {"mlflow", "judge-key", "chat"}
+    assert set(map(frozenset, secrets_by_container("gpu-build", "secrets: [mlflow]", tmp_path).values())) == {
+        frozenset({"mlflow"})
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_everything_has_a_limit(case: str) -> None:
+    for each in template(case)["spec"]["templates"]:
+        if "container" in each:
+            assert {"activeDeadlineSeconds", "retryStrategy"} <= set(each), each["name"]
+            assert each["container"]["resources"]["limits"]["memory"]
+            assert each["container"]["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+class Watched:
+    """Runs nothing, and notes which steps had ended when another began."""
+
+    def __init__(self) -> None:
+        self.ended_before: dict[str, set[str]] = {}
+        self.order: list[str] = []
+        self._ended: set[str] = set()
+
+    async def run(self, pod: Pod) -> Ended:
+        words = pod.argv[1:]
+        if words[:2] == ("stage", "open"):
+            return Ended(0, "delivery-1\n")
+        if words[0] != "stage" or words[1] == "close":
+            return Ended(0)
+        assert words[2] == "--delivery=delivery-1"
+        self.order.append(words[1])
+        self.ended_before[words[1]] = set(self._ended)
+        # Later regions are faster, so that an order that only happens to be right shows.
+        await asyncio.sleep(0.001 * (3 - len(self._ended) % 3))
+        self._ended.add(words[1])
+        return Ended(0)
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_it_has_the_steps_of_the_plan_in_their_order(case: str) -> None:
+    watched, drawn = Watched(), blueprint(case)
+    workflow = await Controller(watched.run).submit(template(case), version="7")
+    assert workflow.phase == "Succeeded"
+    version = ModelVersion.model_construct(name="support-llm", version="7")
+    regions = drawn.spec.regions.names
+    plan = Plan.model_construct(
+        name="support-llm", version=version, champion=version, regions=regions, steps=drawn.steps
+    )
+    assert sorted(watched.order) == sorted(step.id for step in plan.steps)
+    for step in plan.steps:
+        needed = {each.id for each in before(plan, step)}
+        parallel = {each.id for each in plan.steps if each.region and each.wave == step.wave} if step.region else set()
+        assert needed <= watched.ended_before[step.id] <= needed | parallel, step.id
+
+
+def of(case: str, stage: str, **where: object) -> timedelta:
+    """The deadline of the first such step."""
+    drawn = blueprint(case)
+
+    def fits(step: PlanStep) -> bool:
+        return step.stage == stage and all(getattr(step, name) == value for name, value in where.items())
+
+    return deadline(drawn.spec, drawn.fleet, next(filter(fits, drawn.steps)), drawn.steps)
+
+
+@pytest.mark.parametrize("case", some(CASES, every=3))
+def test_every_step_has_its_own_time_and_that_of_a_silent_region(case: str) -> None:
+    drawn = blueprint(case)
+    own = {
+        StageName.SHADOW: drawn.spec.shadow.within if drawn.spec.shadow else timedelta(0),
+        StageName.CANARY: drawn.spec.canary.within if drawn.spec.canary else timedelta(0),
+        StageName.BAKE: drawn.spec.regions.bake,
+        StageName.DEPLOY: drawn.fleet.pod.start_within,
+    }
+    for step in drawn.steps:
+        least = own.get(step.stage, timedelta(0)) + drawn.spec.patience.api
+        assert deadline(drawn.spec, drawn.fleet, step, drawn.steps) > least, step.id
+
+
+def test_people_who_are_asked_have_their_time() -> None:
+    asked, other = (of("approvals", "canary", weight=5, region=region) for region in ("eu-west-1", "us-east-1"))
+    assert asked - other == timedelta(hours=4)
+    assert of("approvals", "deploy", wave=2) - of("approvals", "deploy", wave=1) == timedelta(days=2)
+
+
+def test_a_freeze_is_waited_for_by_what_changes_a_region_alone() -> None:
+    year_end = timedelta(days=19)
+    assert of("freeze", "deploy") - of("one-region", "deploy") == WEEK + year_end
+    assert of("freeze", "bake") == of("one-region", "bake")
+
+
+@pytest.mark.parametrize(
+    ("why", "addresses"),
+    [
+        (None, "http://mlflow.mlflow:5000 https://10.0.0.7/mlflow mlflow-artifacts:/1/models/m-1 s3://bucket/1"),
+        ("a file of one machine", "file:///srv/artifacts/1 sqlite:////srv/mlflow.db /srv/mlruns ./mlruns"),
+        (
+            "in a pod that is the pod itself",
+            "http://127.0.0.1:5000 http://127.8.0.1 https://localhost:5000/mlflow http://LOCALHOST http://m.localhost "
+            "http://[::1]:5000 http://0.0.0.0:5000 mlflow-artifacts://127.0.0.1:5000/1",
+        ),
+    ],
+)
+def test_what_no_pod_reaches_is_told_with_the_reason(why: str | None, addresses: str) -> None:
+    assert {address: out_of_reach(address) for address in addresses.split()} == dict.fromkeys(addresses.split(), why)
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:5000", "sqlite:///mlflow.db", "file:///srv/mlruns"])
+def test_a_spec_that_names_such_a_registry_is_refused_at_its_line(uri: str) -> None:
+    written = yaml.safe_load((GOLDEN / "one-region" / "delivery.yaml").read_text())
+    written["workflow"]["tracking_uri"] = uri
+    with pytest.raises(SpecError) as caught:
+        parse_spec(yaml.safe_dump(written), Delivery, file="delivery.yaml")
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.found.startswith(f"{uri}: ")) == ("workflow.tracking_uri", True)
+    assert problem.expected.startswith("an MLflow server as pods reach it, such as http://mlflow.mlflow:5000")
+
+
+class Cluster:
+    """Answers by a word of the command; every command succeeds unless a list of codes is left for it."""
+
+    def __init__(self, **codes: list[int]) -> None:
+        self.codes = codes
+        self.pauses: list[float] = []
+        self.most = self.now = 0
+
+    async def run(self, pod: Pod) -> Ended:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        self.now -= 1
+        word = pod.argv[2] if pod.argv[1] == "stage" else pod.argv[1]
+        codes = self.codes.get(word.partition("@")[0])
+        return Ended(codes.pop(0) if codes else 0, "d1\n")
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    @property
+    def controller(self) -> Controller:
+        return Controller(self.run, sleep=self.sleep)
+
+
+async def test_regions_of_a_wave_go_side_by_side() -> None:
+    cluster = Cluster()
+    await cluster.controller.submit(template("three-waves"), version="7")
+    assert cluster.most == 3
+
+
+@pytest.mark.parametrize("code", [4, 137, 143, LOST])
+async def test_what_is_transient_is_tried_again_after_growing_pauses(code: int) -> None:
+    cluster = Cluster(build=[code, code])
+    workflow = await cluster.controller.submit(template("one-region"), version="7")
+    assert (workflow.phase, workflow.tries("deliver.build"), cluster.pauses) == ("Succeeded", 3, [30.0, 60.0])
+
+
+@pytest.mark.parametrize("code", [1, 2, 3])
+async def test_a_verdict_is_not_asked_for_twice_and_the_end_is_always_reached(code: int) -> None:
+    cluster = Cluster(canary=[code], close=[code])
+    workflow = await cluster.controller.submit(template("one-region"), version="7")
+    assert (workflow.phase, workflow.closed.code) == ("Failed", code)
+    assert workflow.tries("deliver.wave-1(0:eu-west-1).canary-5") == 1
+    assert workflow.nodes["deliver.wave-1(0:eu-west-1).canary-25"].phase == "Omitted"
+    assert workflow.nodes["deliver.finalize"].phase == "Omitted"
+    assert workflow.tries("onExit") == 1
+
+
+async def test_after_so_many_tries_it_fails() -> None:
+    workflow = await Cluster(open=[4] * 9).controller.submit(template("one-region"), version="7")
+    assert (workflow.phase, workflow.tries("deliver.open")) == ("Failed", 4)
+
+
+async def test_an_engine_is_built_once_for_a_version() -> None:
+    controller = Cluster().controller
+    first = await controller.submit(template("gpu-build"), version="7")
+    again = await controller.submit(template("gpu-build"), version="7")
+    other = await controller.submit(template("gpu-build"), version="8")
+    assert [workflow.tries("deliver.engine") for workflow in (first, again, other)] == [2, 0, 2]
+
+
+async def test_a_build_that_fails_is_not_tried_on_the_same_gpu_again_and_opens_nothing() -> None:
+    workflow = await Cluster(engine=[2]).controller.submit(template("gpu-build"), version="7")
+    assert (workflow.phase, workflow.tries("deliver.engine")) == ("Failed", 1)
+    assert workflow.nodes["deliver.open"].phase == "Omitted"
+
+
+async def test_workflows_of_one_model_wait_for_each_other() -> None:
+    cluster = Cluster()
+    controller = cluster.controller
+    both = await asyncio.gather(*(controller.submit(template("one-region"), version=version) for version in "78"))
+    assert ([workflow.phase for workflow in both], cluster.most) == (["Succeeded", "Succeeded"], 1)
+
+
+EVERY, BUILD, CLOSE = ("open", "stage", "close", "engine"), ("engine",), ("close",)
+PRESSURE = "The node was low on resource: ephemeral-storage."
+SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
+DEADLINE = "Pod was active on the node longer than the specified deadline"
+
+
+@pytest.mark.parametrize(
+    ("phase", "code", "message", "again"),
+    [
+        (ERROR, LOST, DELETED, EVERY),
+        (FAILED, LOST, "Pod was rejected: Node didn't have enough resource: cpu", EVERY),
+        (FAILED, LOST, PRESSURE, EVERY),
+        (FAILED, LOST, "Preempted in order to admit critical pod", EVERY),
+        (FAILED, LOST, "can't find failed message for pod chat-7-x namespace serving", EVERY),
+        (FAILED, LOST, "pod failed: neither main nor wait container completed successfully", EVERY),
+        (FAILED, 0, "pod failed: wait container did not complete successfully", EVERY),
+        (FAILED, 137, PRESSURE, EVERY),
+        (FAILED, 143, SHUTDOWN, EVERY),
+        (FAILED, 130, SHUTDOWN, CLOSE),
+        (FAILED, 137, DEADLINE, EVERY),
+        (FAILED, LOST, DEADLINE, ()),
+        (FAILED, 137, "main: OOMKilled (exit code 137)", ()),
+        (FAILED, 1, PRESSURE, ()),
+        (FAILED, 3, "main: Error (exit code 3)", ()),
+        (FAILED, LOST, "build: Error (exit code 2)", ("open", "stage", "close")),
+        (ERROR, LOST, "Pod failed before main container starts due to PodInitializing: ", ("open", "stage", "close")),
+    ],
+)
+def test_a_lost_pod_is_tried_again_in_all_its_shapes(
+    phase: str, code: int, message: str, again: tuple[str, ...]
+) -> None:
+    rules = {
+        each["name"]: each["retryStrategy"]["expression"]
+        for each in template("gpu-build")["spec"]["templates"]
+        if "container" in each
+    }
+    found = {name for name, rule in rules.items() if tries_again(rule, status=phase, code=code, message=message)}
+    assert found == set(again)
+
+
+def test_every_model_has_a_lock_of_its_own() -> None:
+    models = "a-b-c", "a#b+c", "A-b-c", "a b c", "チャット", "чат", "x" * 80, "x" * 81
+    assert len({mutex(model) for model in models}) == len(models)
+    assert mutex("support-llm") == "tidegate-support-llm"
+
+
+def test_every_file_has_a_key_of_its_own() -> None:
+    files = dict.fromkeys(("delivery.yaml", "gates/a.jsonl", "gates_a.jsonl", "gates/ä b.jsonl", ".golden"), "")
+    input_ = blueprint("one-region").model_copy(update={"files": files})
+    (config,) = (each for each in supporting_resources(input_) if each["kind"] == "ConfigMap")
+    items = next(each.volume.config_map.items for each in disks(input_) if each.volume.config_map)
+    assert {each.path: each.key for each in items} == dict(zip(files, config["data"], strict=True))
+    assert all(re.fullmatch(r"[-_a-zA-Z0-9][-._a-zA-Z0-9]*", key) for key in config["data"])
