@@ -23,6 +23,7 @@ from pipelines.model import ENDING_OF, PlanStep
 from pipelines.plan.gates import budget_shares
 from pipelines.run.context import Context
 from pipelines.run.regions import refuse_dead_canary
+from pipelines.spec.delivery import CanaryStage, ShadowStage
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_in_thread
 
@@ -134,21 +135,6 @@ class WatchWindow:
     within: float
 
 
-class GatheredEvidence:
-    """What a stage gathers by itself, handed to its trial once a look, and with the last one."""
-
-    def __init__(self, context: Context, trial: RecordedTrial, drain: Callable[[], Batch]) -> None:
-        """`drain` gives what came since its last call."""
-        self._trial, self._drain = trial, drain
-        self._look, self._taken = context.spec.look, context.clock.now()
-
-    def take(self, now: datetime, *, final: bool) -> None:
-        """Hand on what there is, when it is time."""
-        if final or now - self._taken >= self._look:
-            self._trial.take(self._drain())
-            self._taken = now
-
-
 @asynccontextmanager
 async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
     """Have something done until the context ends."""
@@ -158,6 +144,40 @@ async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Ta
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+async def watch_trial(
+    context: Context,
+    step: PlanStep,
+    trial: RecordedTrial,
+    feeds: Sequence[EvidenceStream],
+    settings: ShadowStage | CanaryStage,
+    *,
+    drain: Callable[[], Batch] | None = None,
+    blind: Callable[[], Iterable[Verdict]] = lambda: (),
+) -> None:
+    """As `watch`, of a stage that is asked by its feeds, and by what it gathers itself.
+
+    Args:
+        context: of the delivery.
+        step: of it.
+        trial: that its gates judge.
+        feeds: where it is counted what users, copies and engines do.
+        settings: of the stage, which say how long it lasts.
+        drain: what the stage gathered since the last call; None when it gathers nothing.
+        blind: why something that it gathers says nothing.
+    """
+    taken = context.clock.now()
+
+    async def ask(final: bool) -> Sequence[Verdict]:
+        nonlocal taken
+        now = context.clock.now()
+        if drain and (final or now - taken >= context.spec.look):
+            trial.take(drain())
+            taken = now
+        return [*await look(trial, feeds, now, final=final), *blind()]
+
+    await watch(context, step, WatchWindow(settings.at_least.total_seconds(), settings.within.total_seconds()), ask)
 
 
 async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask) -> None:

@@ -34,15 +34,12 @@ from pipelines.run.context import Context
 from pipelines.run.evidence import (
     LOOK_SECONDS,
     EvidenceStream,
-    GatheredEvidence,
-    WatchWindow,
     counters,
     drift_reference,
     evidence_streams,
-    look,
     take_new,
     terms_for,
-    watch,
+    watch_trial,
 )
 from pipelines.run.regions import both_arms, promoted_verdict, refuse_dead_canary
 from rollouts.model import EngineSet, RegionState
@@ -278,19 +275,12 @@ async def canary(context: Context, step: PlanStep) -> None:
     context.journal.traffic(step, state)
     for feed in feeds:
         feed.since = context.clock.now()
-    window = WatchWindow(settings.at_least.total_seconds(), settings.within.total_seconds())
     try:
         async with users_answers(context, step, state, settings.gates) as answers:
-            gathered = GatheredEvidence(context, trial, answers.drain) if answers else None
-
-            async def ask(final: bool) -> Sequence[Verdict]:
-                now = context.clock.now()
-                if gathered:
-                    gathered.take(now, final=final)
-                verdicts = await look(trial, feeds, now, final=final)
-                return [*verdicts, *(answers.blind() if answers else ())]
-
-            await watch(context, step, window, ask)
+            if answers:
+                await watch_trial(context, step, trial, feeds, settings, drain=answers.drain, blind=answers.blind)
+            else:
+                await watch_trial(context, step, trial, feeds, settings)
     finally:
         context.trials.keep(name)
 

@@ -23,13 +23,10 @@ from pipelines.plan.gates import gates_in
 from pipelines.ports import Chat, ChatAnswer
 from pipelines.run.context import Context
 from pipelines.run.evidence import (
-    GatheredEvidence,
-    WatchWindow,
     evidence_streams,
-    look,
     meanwhile,
     terms_for,
-    watch,
+    watch_trial,
 )
 from pipelines.run.regions import both_arms
 from pipelines.spec.policy import user_prompts
@@ -146,21 +143,17 @@ async def shadow(context: Context, step: PlanStep) -> None:
     context.journal.traffic(step, state)
     pairing = await _pairing(context, state, settings.gates)
     feeds = evidence_streams(context, context.arms(step, canary_role="shadow"), users=False, terms=terms)
-    gathered = GatheredEvidence(context, trial, pairing.drain)
 
-    async def ask(final: bool) -> Sequence[Verdict]:
+    def unheard() -> Iterator[Verdict]:
         if sender.done():
             # It only ever ends by a bug, which must not look like a canary that does not answer.
             sender.result()
-        now = context.clock.now()
-        gathered.take(now, final=final)
-        verdicts = await look(trial, feeds, now, final=final)
-        return [*verdicts, *([blind(str(pairing.not_reached))] if pairing.not_reached else [])]
+        if pairing.not_reached:
+            yield blind(str(pairing.not_reached))
 
-    window = WatchWindow(settings.at_least.total_seconds(), settings.within.total_seconds())
     try:
         async with meanwhile(pairing.run(per_second=settings.pairs_per_second)) as sender:
-            await watch(context, step, window, ask)
+            await watch_trial(context, step, trial, feeds, settings, drain=pairing.drain, blind=unheard)
     finally:
         context.trials.keep(name)
         if control := pairing.control:
