@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import AwareDatetime
 
-from pipelines.spec.trust import ApproversSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
@@ -106,22 +105,3 @@ Prover = Callable[[str], Proof]
 
 It raises UsageError when the key or the token is not there or cannot be used.
 """
-
-
-class Identities(Protocol):
-    """Checks proofs, by the trust file of this machine."""
-
-    approvers: ApproversSpec
-
-    def verify(self, proof: Proof, given: datetime) -> Person:
-        """Who made the statement, which is not judged here.
-
-        Args:
-            proof: the statement, and what proves it.
-            given: when it was handed in; a proof that was out of date by then proves nothing.
-
-        Raises:
-            Unproven: it does not prove it; says why.
-            OutsideError: it cannot be checked now, such as when an issuer's keys cannot be had.
-        """
-        ...

@@ -24,8 +24,8 @@ from rollouts.manifests.spec import ClusterFleetSpec
 
 if TYPE_CHECKING:
     from pipelines.authority.engine_images import TrustedImages
+    from pipelines.authority.identities import ProvenIdentities
     from pipelines.run.context import Backends
-    from pipelines.statements import Identities
     from registry.deliveries import MlflowDeliveries
     from registry.versions import MlflowRegistry
     from rollouts.cluster.carrier import Carrier
@@ -76,10 +76,10 @@ class Surroundings:
         return trusted_images(self.trusted)
 
     @cached_property
-    def identities(self) -> Identities:
+    def identities(self) -> ProvenIdentities:
         """Who can prove who they are."""
         # Not above: it loads what checks tokens, which few commands need.
-        from pipelines.adapters.identities import ProvenIdentities
+        from pipelines.authority.identities import ProvenIdentities
 
         return ProvenIdentities(self.trusted.trust.approvers, self.trusted.folder)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.authority.approvals import (
     FREEZE,
@@ -21,12 +21,15 @@ from pipelines.events.state import plan_of
 from pipelines.spec.approvals import ApprovalSpec, ProvenBy, ResumeSpec
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import ApproversSpec
-from pipelines.statements import Identities, Person, Prover, Statement, Unproven, utc
+from pipelines.statements import Person, Prover, Statement, Unproven, utc
 from registry.model import Event
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError, Refused, UsageError
 from tidegate.core.model import Value
 from tidegate.core.process import note
+
+if TYPE_CHECKING:
+    from pipelines.authority.identities import ProvenIdentities
 
 
 class Answer(Value):
@@ -64,7 +67,7 @@ class AnswerVerifier:
     All of it blocks: proofs are checked by programs and by servers.
     """
 
-    def __init__(self, identities: Identities) -> None:
+    def __init__(self, identities: ProvenIdentities) -> None:
         """What was checked once is not checked again."""
         self.identities = identities
         self._checked: dict[str, Person | Unproven] = {}
@@ -278,7 +281,7 @@ class Hearing:
     delivery: str
     events: Sequence[Event]
     """All that its ledger has."""
-    identities: Identities
+    identities: ProvenIdentities
     clock: Clock
 
     def request(self, asker: Prover) -> Event:

@@ -23,11 +23,12 @@ from pipelines.model import Plan, PlanStep, StageName
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer, UserSamples
 from pipelines.repository import GitAccess
 from pipelines.spec.delivery import Delivery
-from pipelines.statements import Identities, Prover
+from pipelines.statements import Prover
 from rollouts.model import Engine, EngineSet
 from tidegate.core.clock import Clock
 
 if TYPE_CHECKING:
+    from pipelines.authority.identities import ProvenIdentities
     from registry.versions import MlflowRegistry
 
 AskCommand = Callable[[CommandGate, Question, float], Awaitable[Reply]]
@@ -93,7 +94,7 @@ class Context(Backends):
     journal: Journal
     registry: MlflowRegistry
     trials: Trials
-    identities: Identities
+    identities: ProvenIdentities
     """Who can prove who they are, for approvals and the like."""
     readers: Readers = Readers()
     own: Path

@@ -29,7 +29,7 @@ def prover_of(identity: str | None) -> Prover | None:
     path = Path(value).expanduser()
     if kind == "ssh" and value:
         # Not above: it loads what checks tokens, which few commands need.
-        from pipelines.adapters.identities import sign
+        from pipelines.authority.identities import sign
 
         return lambda statement: sign(statement, path)
     if kind == "oidc" and value:

@@ -26,7 +26,7 @@ from tidegate.core.errors import OutsideError
 
 @dataclass
 class FakeIdentities:
-    """`Identities` without keys; `forged` is believed by nobody, and every question is counted."""
+    """`ProvenIdentities` without keys; `forged` is believed by nobody, and every question is counted."""
 
     approvers: ApproversSpec = field(default_factory=ApproversSpec)
     away: bool = False

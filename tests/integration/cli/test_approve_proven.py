@@ -10,9 +10,9 @@ import pytest
 from fakes.delivery.identities import a_key_of, allow, fingerprint, now, oidc_issuer
 from fakes.terminal import Said, Tidegate
 
-from pipelines.adapters.identities import ProvenIdentities, sign
 from pipelines.authority.answering import AnswerVerifier, Speaker, Tally
 from pipelines.authority.approvals import approval
+from pipelines.authority.identities import ProvenIdentities, sign
 from pipelines.events.state import plan_of
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust, Trusted

@@ -16,7 +16,7 @@ import jwt
 import pytest
 from fakes.delivery.identities import OidcIssuer, a_key, a_key_of, allow, fingerprint, now, oidc_issuer
 
-from pipelines.adapters.identities import ProvenIdentities, sign
+from pipelines.authority.identities import ProvenIdentities, sign
 from pipelines.spec.trust import ApproversSpec
 from pipelines.statements import Person, Proof, Statement, Unproven, digest_of
 from tidegate.core.errors import OutsideError, UsageError

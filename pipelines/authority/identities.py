@@ -1,4 +1,4 @@
-"""`Identities` by SSH keys, of which `ssh-keygen` signs and checks, and by OIDC issuers, whose tokens PyJWT checks."""
+"""Who somebody is: by SSH keys, of which `ssh-keygen` signs and checks, or OIDC issuers, whose tokens PyJWT checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.core.text import json_of
 
 
 class ProvenIdentities:
-    """`Identities` by the trust file."""
+    """Checks proofs, by the trust file of this machine."""
 
     def __init__(self, approvers: ApproversSpec, folder: Path) -> None:
         """`folder` is where the trust file lies; paths in it start there. Asks nobody yet."""
@@ -29,7 +29,17 @@ class ProvenIdentities:
         self._issuers = {each.issuer: Issuer(each, folder) for each in approvers.oidc}
 
     def verify(self, proof: Proof, given: datetime) -> Person:
-        """As `Identities.verify`: the person under the one name that counts, with groups of the file and the token."""
+        """Who made the statement, which is not judged here: the person under the one name that counts, with groups of
+        the file and the token.
+
+        Args:
+            proof: the statement, and what proves it.
+            given: when it was handed in; a proof that was out of date by then proves nothing.
+
+        Raises:
+            Unproven: it does not prove it; says why.
+            OutsideError: it cannot be checked now, such as when an issuer's keys cannot be had.
+        """
         if proof.kind == "oidc":
             found = self._issuer_of(proof.credential).person(proof, given)
         elif self._signers is not None:
