@@ -186,13 +186,6 @@ async def test_a_bug_is_not_hidden_and_still_takes_every_region_back(
     assert world.ledger.outcome == "failed"
 
 
-async def test_regions_of_one_wave_go_side_by_side(wave: World) -> None:
-    assert (await wave.deliver()).ending is Ending.DELIVERED
-    started = wave.said("started")
-    assert started.index("deploy@us-east-1") < started.index("promote@eu-west-1")
-    assert wave.stable_versions() == EVERYWHERE
-
-
 async def test_a_ledger_that_is_gone_keeps_no_region_on_a_bad_version(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,10 +9,8 @@ from fakes.delivery.world import Recorder
 from gates.model import GateOutcome, Verdict
 from pipelines.events.journal import RUNNING_INTERVAL_SECONDS, Journal
 from pipelines.events.payloads import StepDone, StepFailure, StepStarted, VerdictPayload
-from pipelines.events.state import state_of
 from pipelines.model import Ending, PlanStep, StageName
 from registry.model import Event
-from rollouts.model import RegionPhase, RegionState
 from tidegate.core.errors import ExitCode, OutsideError
 from tidegate.testing import START, FakeClock
 
@@ -126,39 +124,12 @@ async def test_progress_is_for_displays_only(desk: Desk) -> None:
     ]
 
 
-async def test_traffic_is_told_as_it_was_confirmed(desk: Desk) -> None:
-    state = RegionState(region="eu-west-1", phase=RegionPhase.TRIAL, entry="http://eu", weight=10, mirror=100)
-    desk.journal.traffic(STEP, state)
-    await desk.written()
-    (event,) = desk.ledger.events
-    assert event.message == "eu-west-1: 10 % on the canary, 100 % mirrored"
-    assert event.data == {"region": "eu-west-1", "weight": 10, "mirror": 100}
-
-
-async def test_a_closed_delivery_says_how_it_ended_in_its_last_event_and_in_its_ledger(desk: Desk) -> None:
-    result = await desk.journal.closed(Ending.INCONCLUSIVE, "too few requests", ExitCode.INCONCLUSIVE)
-    assert (result.ending, result.exit_code, result.delivery) == (Ending.INCONCLUSIVE, 3, desk.ledger.delivery)
-    assert (desk.ledger.outcome, desk.ledger.reason) == ("inconclusive", "too few requests")
-    await desk.written()
-    (event,) = desk.ledger.events
-    assert (event.step, event.kind, event.message) == ("delivery", "closed", "inconclusive: too few requests")
-    with pytest.raises(OutsideError):
-        await desk.journal.say("build", StepStarted())
-
-
 async def test_what_was_measured_next_to_a_verdict_is_for_displays_and_not_for_the_ledger(desk: Desk) -> None:
     verdict = Verdict(gate="drift", outcome=GateOutcome.RUNNING, reason="so", auxiliary={"canary_refusal_share": 0.1})
     desk.journal.verdict(STEP, verdict)
     assert VerdictPayload.model_validate(desk.display.events[0].data).auxiliary == {"canary_refusal_share": 0.1}
     await desk.written()
     assert "auxiliary" not in desk.ledger.events[0].data
-
-
-def test_what_the_journal_says_of_a_gate_is_what_a_story_reads(desk: Desk) -> None:
-    passed = Verdict(gate="quality", outcome=GateOutcome.PASS, reason="as before", numbers={"drop": 0.0})
-    desk.journal.verdict(STEP, passed, {"canary": (80, "a" * 64)})
-    (gate,) = state_of(desk.display.events).gates
-    assert gate.history[-1].verdict == passed
 
 
 async def test_a_sign_of_life_after_its_own_end_says_nothing(desk: Desk) -> None:

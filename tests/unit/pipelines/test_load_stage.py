@@ -10,7 +10,6 @@ import pytest
 from fakes.delivery.loads import SCRATCH_URL
 from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_URL, World, a_spec
 
-from gates.transcript import read, replay
 from pipelines.errors import Stopped
 from pipelines.model import Ending, PlanStep, StageName
 from pipelines.plan.gates import budget_shares
@@ -74,14 +73,6 @@ def test_it_is_asked_once_in_the_first_region_before_shadow_and_has_its_share_of
     assert sum(shares.values()) == pytest.approx(1)
 
 
-def test_the_plan_tells_how_many_blocks_a_verdict_takes(tmp_path: Path) -> None:
-    (gate,) = the_step(World(tmp_path, spec_with("{block: 10s}"))).gates
-    (forecast,) = gate.forecasts
-    assert (gate.gate, forecast.unit, forecast.scale) == ("throughput", "blocks", "percent")
-    assert gate.needs is not None and 4 <= gate.needs <= 12
-    assert gate.seconds == pytest.approx(gate.needs * 26)
-
-
 async def test_a_version_as_fast_passes_and_no_user_meets_the_load(tmp_path: Path) -> None:
     world = await a_world(tmp_path)
     await run(world)
@@ -106,13 +97,6 @@ async def test_half_the_throughput_is_stopped_and_the_figures_are_kept(tmp_path:
     assert canary["tokens_per_cost"] / stable["tokens_per_cost"] == pytest.approx(0.5, abs=0.03)
     assert set(stable["ttft_seconds"]) == {"p50", "p95", "p99"}
     assert "load/load@eu-west-1.json" in world.ledger.files
-
-
-async def test_the_evidence_can_be_judged_again(tmp_path: Path) -> None:
-    world = await a_world(tmp_path)
-    await run(world)
-    text = world.ledger.files["evidence/load@eu-west-1.jsonl"].decode()
-    assert replay(read(text.splitlines(keepends=True), file="t")) == []
 
 
 async def test_both_arms_get_the_same_requests_and_a_coin_says_who_is_first(tmp_path: Path) -> None:

@@ -37,14 +37,6 @@ def test_all_parts_together_are_the_budget_and_no_more(waves: str, without: dict
     assert all(part > 0 for part in parts.values())
 
 
-@pytest.mark.parametrize("waves", WAVES)
-def test_every_trial_of_a_stage_has_the_same_part(waves: str) -> None:
-    spec = laid_out(waves, {})
-    parts = {name: part for name, part in budget_shares(spec).items() if name.startswith(("shadow@", "canary@"))}
-    assert set(parts) == {f"{stage}@{region}" for stage in ("shadow", "canary") for region in spec.regions.names}
-    assert len(set(parts.values())) == 1
-
-
 def test_the_golden_set_and_all_bakes_get_a_tenth_each() -> None:
     parts = budget_shares(laid_out("[[a, b], [c], [d]]", {}))
     assert parts[OFFLINE] == pytest.approx(0.1)
@@ -52,12 +44,6 @@ def test_the_golden_set_and_all_bakes_get_a_tenth_each() -> None:
     bakes = {name: part for name, part in parts.items() if name.startswith("bake@")}
     assert set(bakes) == {"bake@1/a", "bake@1/b", "bake@2/c"}
     assert sum(bakes.values()) == pytest.approx(0.1)
-
-
-def test_what_is_not_asked_leaves_its_part_to_the_others() -> None:
-    every = budget_shares(laid_out("[[a]]", {}))["canary@a"]
-    assert budget_shares(laid_out("[[a]]", {"shadow": ""}))["canary@a"] > every
-    assert budget_shares(laid_out("[[a]]", {"offline": ""}))["canary@a"] > every
 
 
 def test_before_the_start_and_after_the_end_no_one_knows() -> None:
@@ -109,44 +95,11 @@ def test_once_something_failed_no_one_knows() -> None:
     assert seconds_left(state_of(delivery.events), delivery.now) is None
 
 
-def test_while_a_region_is_taken_back_no_one_knows() -> None:
-    delivery = Told().open().pass_through("build", 5).say("undo@eu-west-1", "started")
-    assert seconds_left(state_of(delivery.events), delivery.now) is None
-
-
-def test_a_canary_takes_its_users_from_stable() -> None:
-    seen = gates.canary_traffic(a_spec(traffic="traffic: {requests_per_second: 100}"), 25)
-    arrivals = seen.arrivals("users")
-    assert (arrivals.canary, arrivals.stable) == (25, 75)
-    assert seen.within_seconds == 300
-
-
-def test_mirrored_users_are_answered_by_both_arms() -> None:
-    spec = a_spec(
-        traffic="traffic: {requests_per_second: 100}",
-        shadow="  - shadow: {percent: 40, pairs_per_second: 3, at_least: 10s, within: 2m}",
-    )
-    seen = gates.shadow_traffic(spec)
-    users, pairs = seen.arrivals("proxy"), seen.arrivals("probe")
-    assert (users.canary, users.stable) == (40, 100)
-    assert pairs.canary == pairs.stable == 3
-
-
 def test_a_judge_sees_the_share_of_pairs_that_its_settings_say() -> None:
     judge = "  agreement: {min_similarity: 0.6}\n  judge: {endpoint: 'http://127.0.0.1:1/v1', model: m, sample: 10%}"
     seen = gates.shadow_traffic(a_spec(agreement=judge))
     assert seen.arrivals("probe", judged=True).canary == pytest.approx(0.1)
     assert seen.arrivals("probe").canary == 1
-
-
-def test_looks_are_as_far_apart_as_the_budget_says() -> None:
-    assert gates.canary_traffic(a_spec(), 10).look_seconds == 10
-
-
-def test_traffic_that_nobody_stated_is_unknown() -> None:
-    seen = gates.shadow_traffic(a_spec(traffic=""))
-    assert not seen.timed("proxy")
-    assert seen.timed("probe")
 
 
 @pytest.mark.parametrize(

@@ -113,11 +113,6 @@ def test_stages_become_steps() -> None:
     assert (release.mirror, release.weights) == (0, (5, 25, 50))
 
 
-def test_the_parts_are_the_whole() -> None:
-    spec = delivery()
-    assert tuple(each for part in RenderPart for each in of(spec, "eu-west-1", part)) == of(spec, "eu-west-1")
-
-
 def test_what_each_delivery_applies_asks_for_no_rights_that_the_set_up_does_not_give() -> None:
     spec = delivery()
     role = next(each for each in of(spec, "eu-west-1", RenderPart.SETUP) if each["kind"] == "Role")

@@ -60,14 +60,6 @@ async def test_step_by_step_it_is_delivered_as_by_one_process(steps: Steps, worl
     assert world.ledger.outcome == "delivered"
 
 
-async def test_a_step_that_is_done_is_not_done_again(steps: Steps, world: World) -> None:
-    await steps.until("deploy@eu-west-1")
-    before = told(world)
-    taken = await steps.take("deploy@eu-west-1")
-    assert (taken.done, taken.exit_code, taken.reason) == (True, ExitCode.DELIVERED, "done before")
-    assert told(world) == before
-
-
 async def test_no_step_goes_before_those_that_it_comes_after(steps: Steps) -> None:
     await steps.until("smoke@eu-west-1")
     with pytest.raises(UsageError, match=r"promote@eu-west-1 comes after offline@eu-west-1, which is not done"):

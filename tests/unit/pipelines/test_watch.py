@@ -54,13 +54,6 @@ async def stopped(world: World, gate: Gate, window: WatchWindow | None = None) -
     return caught.value
 
 
-async def test_gates_that_pass_end_the_stage_at_the_first_look(world: World) -> None:
-    gate = Gate(GateOutcome.PASS)
-    await watch(world.context(), STEP, WatchWindow(at_least=0, within=60), gate)
-    assert gate.finals == [False]
-    assert world.clock.elapsed == 0
-
-
 async def test_a_stage_lasts_as_long_as_it_must_even_when_its_gates_pass_at_once(world: World) -> None:
     gate = Gate(GateOutcome.PASS)
     await watch(world.context(), STEP, WatchWindow(at_least=30, within=60), gate)

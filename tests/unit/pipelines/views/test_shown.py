@@ -185,11 +185,6 @@ def test_before_a_delivery_has_started_there_is_nothing() -> None:
     assert list(families(DeliveryState(), delivery="d1")) == []
 
 
-def test_a_delivery_is_known_by_its_id_and_versions() -> None:
-    info = of(delivered(), "delivery_info", delivery="d1", model="support-llm", version="2", champion="1")
-    assert info == {"": 1}
-
-
 def test_every_series_says_whose_it_is_by_the_name_of_the_delivery() -> None:
     """Two deliveries may move the same model of the registry."""
     story = state_of(delivered()).model_copy(update={"model": "smollm", "spec": "support-llm"})
@@ -212,13 +207,6 @@ def test_every_region_says_how_its_users_are_shared_out_from_the_start() -> None
     assert of(interrupted(), "delivery_weight_percent", version="5") == {"eu-west-1": 0, "us-east-1": 0}
     shadow = Delivery().open().traffic("shadow@eu-west-1", weight=0, mirror=100).events
     assert of(shadow, "delivery_mirror_percent", version="3") == {"eu-west-1": 100, "us-east-1": 0}
-
-
-def test_a_gate_has_one_outcome_of_all_that_there_are() -> None:
-    place = {"gate": "latency", "stage": "canary", "region": "eu-west-1", "version": "4"}
-    outcomes = of(slow(), "gate_outcome", **place)
-    assert outcomes.keys() == {str(outcome) for outcome in GateOutcome}
-    assert [outcome for outcome, value in outcomes.items() if value] == ["fail"]
 
 
 def test_the_last_weight_of_a_canary_speaks_for_the_stage() -> None:
