@@ -121,42 +121,20 @@ def _time_of(slo: SloSpec, threshold: Threshold) -> Literal["ttft", "itl", "e2e"
     return TIMES.get(threshold.histogram.name)
 
 
-def shadow_traffic(spec: Delivery) -> Exposure:
-    """Copies of users' requests, and pairs of our own."""
-    assert spec.shadow is not None, "a shadow stage is planned that the spec does not have"
+def traffic_of(spec: Delivery, stage: LoadStage | ShadowStage | CanaryStage, percent: int) -> Exposure:
+    """What the canary gets in a stage: so many percent of users, copies of as many next to pairs, or our load."""
+    within = stage.within.total_seconds()
+    if isinstance(stage, LoadStage):
+        seconds = stage.block_seconds
+        return Exposure(block_seconds=seconds, within_seconds=within, look_seconds=seconds)
     judge = spec.gates.only(JudgeGate)
+    copies = {"mirrored": True, "pairs_per_second": stage.pairs_per_second} if isinstance(stage, ShadowStage) else {}
     return Exposure(
-        requests_per_second=_users(spec),
-        percent=spec.shadow.percent,
-        mirrored=True,
-        pairs_per_second=spec.shadow.pairs_per_second,
-        judged=judge.sample if judge else 1.0,
-        within_seconds=spec.shadow.within.total_seconds(),
+        requests_per_second=spec.traffic.requests_per_second if spec.traffic else None,
+        percent=percent,
+        judged=judge.sample if judge and copies else 1.0,
+        sampled=spec.samples.share if spec.samples and not copies else 1.0,
+        within_seconds=within,
         look_seconds=spec.look.total_seconds(),
+        **copies,
     )
-
-
-def load_traffic(spec: Delivery) -> Exposure:
-    """Blocks of our own load."""
-    assert spec.load is not None, "a load stage is planned that the spec does not have"
-    return Exposure(
-        block_seconds=spec.load.block_seconds,
-        within_seconds=spec.load.within.total_seconds(),
-        look_seconds=spec.load.block_seconds,
-    )
-
-
-def canary_traffic(spec: Delivery, weight: int) -> Exposure:
-    """So many percent of users."""
-    assert spec.canary is not None, "a canary stage is planned that the spec does not have"
-    return Exposure(
-        requests_per_second=_users(spec),
-        percent=weight,
-        sampled=spec.samples.share if spec.samples else 1.0,
-        within_seconds=spec.canary.within.total_seconds(),
-        look_seconds=spec.look.total_seconds(),
-    )
-
-
-def _users(spec: Delivery) -> float | None:
-    return spec.traffic.requests_per_second if spec.traffic else None

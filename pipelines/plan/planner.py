@@ -11,14 +11,14 @@ from hashlib import sha256
 
 from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate, quality_forecast
-from gates.evidence.batch import Source
+from gates.model import StageKind
 from gates.planning.forecast import forecasts, round_up, with_proposals
 from gates.sequential_test import analysis_plan_of
 from gates.spec import stage_sources
-from gates.traffic import Assumptions, Change, Exposure, GateForecast
+from gates.traffic import Assumptions, Change, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused
 from pipelines.model import GatePlan, Plan, PlanStep, Resolved, SpecChange, StageName, UnresolvedPlan
-from pipelines.plan.gates import budget_shares, canary_traffic, gates_in, load_traffic, shadow_traffic
+from pipelines.plan.gates import budget_shares, gates_in, traffic_of
 from pipelines.spec.approvals import asked_before
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
 from pipelines.spec.sections import LocalFleet
@@ -102,17 +102,14 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
         gates = tuple(_offline_plan(spec, gate, prompts) for gate in spec.offline.gates)
         yield step(StageName.OFFLINE, sum(gate.seconds or prompts * 0.5 for gate in gates), gates)
     if spec.load and region == spec.regions.names[0]:
-        gates = _gate_plans(spec, f"load@{region}", spec.load, load_traffic(spec), stage_sources("load", spec.gates))
+        gates = _gate_plans(spec, "load", spec.load, region)
         yield step(StageName.LOAD, ENGINE_START_SECONDS + _stage_seconds(gates, 0.0), gates)
     if spec.shadow:
-        gates = _gate_plans(
-            spec, f"shadow@{region}", spec.shadow, shadow_traffic(spec), stage_sources("shadow", spec.gates)
-        )
+        gates = _gate_plans(spec, "shadow", spec.shadow, region, spec.shadow.percent)
         yield step(StageName.SHADOW, _stage_seconds(gates, spec.shadow.at_least.total_seconds()), gates)
     for weight in spec.canary.weights if spec.canary else ():
         assert spec.canary is not None
-        exposure = canary_traffic(spec, weight)
-        gates = _gate_plans(spec, f"canary@{region}", spec.canary, exposure, stage_sources("canary", spec.gates))
+        gates = _gate_plans(spec, "canary", spec.canary, region, weight)
         yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
     yield step(StageName.PROMOTE, SMOKE_SECONDS)
 
@@ -123,18 +120,18 @@ def asks_arms(spec: Delivery, region: str) -> bool:
 
 
 def _gate_plans(
-    spec: Delivery,
-    trial: str,
-    stage: LoadStage | ShadowStage | CanaryStage,
-    exposure: Exposure,
-    sources: Mapping[str, tuple[Source, ...]],
+    spec: Delivery, name: StageKind, stage: LoadStage | ShadowStage | CanaryStage, region: str, percent: int = 0
 ) -> tuple[GatePlan, ...]:
     """What each gate of one trial needs, by the same terms by which it will be judged."""
     asked: tuple[str, ...] = stage.gates
-    mirrored = exposure.percent / 100 if exposure.mirrored else None
-    gates = gates_in(spec, stage)
-    terms = analysis_plan_of(gates, asked, sources=sources, share=budget_shares(spec)[trial], mirrored=mirrored)
-    assumed = Assumptions()
+    exposure, assumed = traffic_of(spec, stage, percent), Assumptions()
+    terms = analysis_plan_of(
+        gates_in(spec, stage),
+        asked,
+        sources=stage_sources(name, spec.gates),
+        share=budget_shares(spec)[f"{name}@{region}"],
+        mirrored=exposure.percent / 100 if exposure.mirrored else None,
+    )
     found = [with_proposals(terms, each, exposure, assumed) for each in forecasts(terms, exposure, assumed)]
     return tuple(_of_gate(gate, [each for each in found if each.gate == gate]) for gate in asked)
 

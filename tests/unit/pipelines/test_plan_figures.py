@@ -97,7 +97,9 @@ def test_once_something_failed_no_one_knows() -> None:
 
 def test_a_judge_sees_the_share_of_pairs_that_its_settings_say() -> None:
     judge = "  agreement: {min_similarity: 0.6}\n  judge: {endpoint: 'http://127.0.0.1:1/v1', model: m, sample: 10%}"
-    seen = gates.shadow_traffic(a_spec(agreement=judge))
+    spec = a_spec(agreement=judge)
+    assert spec.shadow is not None
+    seen = gates.traffic_of(spec, spec.shadow, 100)
     assert seen.arrivals("probe", judged=True).canary == pytest.approx(0.1)
     assert seen.arrivals("probe").canary == 1
 

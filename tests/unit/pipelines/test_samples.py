@@ -19,7 +19,7 @@ from gates.judge.spec import JudgeControl, JudgeGate
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.traffic import Exposure
-from pipelines.plan.gates import canary_traffic
+from pipelines.plan.gates import traffic_of
 from pipelines.run.stages.live import MOST_UNDER_WAY, RENEW_SECONDS, TAKE_SECONDS, SampledAnswers
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import SamplesSpec
@@ -108,8 +108,10 @@ def test_a_plan_knows_how_many_answers_are_judged(percent: int, pairs: float) ->
 
 
 def test_a_plans_traffic_is_that_of_the_spec() -> None:
-    assert canary_traffic(spec(with_judge("samples: {share: 20%}\n")), 10).sampled == pytest.approx(0.2)
-    assert canary_traffic(a_spec(), 10).look_seconds == USUAL_LOOK.total_seconds()
+    for asked, share in ((spec(with_judge("samples: {share: 20%}\n")), 0.2), (a_spec(), 1.0)):
+        assert asked.canary is not None
+        seen = traffic_of(asked, asked.canary, 10)
+        assert (seen.sampled, seen.look_seconds) == (pytest.approx(share), USUAL_LOOK.total_seconds())
 
 
 GATE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge", control=JudgeControl(min_asked=10, share=0.5))
