@@ -7,9 +7,13 @@ from datetime import timedelta
 from typing import Literal
 
 from gates.analyses.burn_rate import BurnRateGate, SlowerThan, scaled_to
+from gates.analyses.drift_reference import DriftReference
 from gates.analyses.errors import ErrorsGate
+from gates.evidence.batch import Source
 from gates.judge.spec import JudgeGate
-from gates.spec import Gates
+from gates.model import NoData, StageKind
+from gates.sequential_test import AnalysisPlan, analysis_plan_of
+from gates.spec import Gates, stage_sources
 from gates.traffic import Exposure
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
 from pipelines.spec.slos import named_slo, promised
@@ -119,6 +123,36 @@ def _time_of(slo: SloSpec, threshold: Threshold) -> Literal["ttft", "itl", "e2e"
     if threshold.series:
         return "ttft" if slo.ttft else "e2e" if slo.e2e else None
     return TIMES.get(threshold.histogram.name)
+
+
+def terms_of(
+    spec: Delivery,
+    stage: LoadStage | ShadowStage | CanaryStage,
+    region: str,
+    *,
+    sources: Mapping[str, tuple[Source, ...]] | None = None,
+    reference: DriftReference | NoData | None = None,
+) -> AnalysisPlan:
+    """By what the gates of a stage are judged in a region, in the plan and then: its share of the delivery's budget.
+
+    Args:
+        spec: the delivery.
+        stage: of it.
+        region: where.
+        sources: who counts live traffic for which gate; all that may when None.
+        reference: what users asked before, for drift.
+    """
+    name: StageKind = "canary"
+    if not isinstance(stage, CanaryStage):
+        name = "load" if isinstance(stage, LoadStage) else "shadow"
+    return analysis_plan_of(
+        gates_in(spec, stage),
+        stage.gates,
+        sources=stage_sources(name, spec.gates) if sources is None else sources,
+        share=budget_shares(spec)[f"{name}@{region}"],
+        mirrored=stage.percent / 100 if isinstance(stage, ShadowStage) else None,
+        reference=reference,
+    )
 
 
 def traffic_of(spec: Delivery, stage: LoadStage | ShadowStage | CanaryStage, percent: int) -> Exposure:

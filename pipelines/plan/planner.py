@@ -11,14 +11,11 @@ from hashlib import sha256
 
 from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate, quality_forecast
-from gates.model import StageKind
 from gates.planning.forecast import forecasts, round_up, with_proposals
-from gates.sequential_test import analysis_plan_of
-from gates.spec import stage_sources
 from gates.traffic import Assumptions, Change, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused
 from pipelines.model import GatePlan, Plan, PlanStep, Resolved, SpecChange, StageName, UnresolvedPlan
-from pipelines.plan.gates import budget_shares, gates_in, traffic_of
+from pipelines.plan.gates import terms_of, traffic_of
 from pipelines.spec.approvals import asked_before
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
 from pipelines.spec.sections import LocalFleet
@@ -102,14 +99,14 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
         gates = tuple(_offline_plan(spec, gate, prompts) for gate in spec.offline.gates)
         yield step(StageName.OFFLINE, sum(gate.seconds or prompts * 0.5 for gate in gates), gates)
     if spec.load and region == spec.regions.names[0]:
-        gates = _gate_plans(spec, "load", spec.load, region)
+        gates = _gate_plans(spec, spec.load, region)
         yield step(StageName.LOAD, ENGINE_START_SECONDS + _stage_seconds(gates, 0.0), gates)
     if spec.shadow:
-        gates = _gate_plans(spec, "shadow", spec.shadow, region, spec.shadow.percent)
+        gates = _gate_plans(spec, spec.shadow, region, spec.shadow.percent)
         yield step(StageName.SHADOW, _stage_seconds(gates, spec.shadow.at_least.total_seconds()), gates)
     for weight in spec.canary.weights if spec.canary else ():
         assert spec.canary is not None
-        gates = _gate_plans(spec, "canary", spec.canary, region, weight)
+        gates = _gate_plans(spec, spec.canary, region, weight)
         yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
     yield step(StageName.PROMOTE, SMOKE_SECONDS)
 
@@ -120,20 +117,12 @@ def asks_arms(spec: Delivery, region: str) -> bool:
 
 
 def _gate_plans(
-    spec: Delivery, name: StageKind, stage: LoadStage | ShadowStage | CanaryStage, region: str, percent: int = 0
+    spec: Delivery, stage: LoadStage | ShadowStage | CanaryStage, region: str, percent: int = 0
 ) -> tuple[GatePlan, ...]:
     """What each gate of one trial needs, by the same terms by which it will be judged."""
-    asked: tuple[str, ...] = stage.gates
-    exposure, assumed = traffic_of(spec, stage, percent), Assumptions()
-    terms = analysis_plan_of(
-        gates_in(spec, stage),
-        asked,
-        sources=stage_sources(name, spec.gates),
-        share=budget_shares(spec)[f"{name}@{region}"],
-        mirrored=exposure.percent / 100 if exposure.mirrored else None,
-    )
+    terms, exposure, assumed = terms_of(spec, stage, region), traffic_of(spec, stage, percent), Assumptions()
     found = [with_proposals(terms, each, exposure, assumed) for each in forecasts(terms, exposure, assumed)]
-    return tuple(_of_gate(gate, [each for each in found if each.gate == gate]) for gate in asked)
+    return tuple(_of_gate(gate, [each for each in found if each.gate == gate]) for gate in stage.gates)
 
 
 def _of_gate(gate: str, found: Sequence[GateForecast]) -> GatePlan:

@@ -15,12 +15,11 @@ from gates.analyses.queries import WithQueries, asking_prometheus
 from gates.evidence.batch import Batch, Source
 from gates.model import ArmKey, GateOutcome, NoData, Verdict, blind, worst
 from gates.ports import EvidenceSource
-from gates.sequential_test import AnalysisPlan, analysis_plan_of
-from gates.spec import Gates, stage_sources
+from gates.sequential_test import AnalysisPlan
+from gates.spec import stage_sources
 from pipelines.errors import Stopped, by_others
 from pipelines.events.artifacts import RecordedTrial
 from pipelines.model import ENDING_OF, PlanStep
-from pipelines.plan.gates import budget_shares
 from pipelines.run.context import Context
 from pipelines.run.regions import refuse_dead_canary
 from pipelines.spec.delivery import CanaryStage, ShadowStage
@@ -85,22 +84,6 @@ def counters(context: Context, *, users: bool = True) -> Mapping[str, tuple[Sour
     if users and context.users is not None:
         return found
     return {gate: ("proxy",) if "users" in by else by for gate, by in found.items()}
-
-
-def terms_for(
-    context: Context,
-    trial: str,
-    asked: Iterable[str],
-    sources: Mapping[str, tuple[Source, ...]],
-    *,
-    gates: Gates | None = None,
-    mirrored: float | None = None,
-    reference: DriftReference | NoData | None = None,
-) -> AnalysisPlan:
-    """The terms of one trial, with its share of the delivery's budget; `gates` are its stage's where it has some."""
-    share = budget_shares(context.spec)[trial]
-    gates = gates or context.spec.gates
-    return analysis_plan_of(gates, asked, sources=sources, share=share, mirrored=mirrored, reference=reference)
 
 
 async def take_new(trial: RecordedTrial, feeds: Sequence[EvidenceStream], now: datetime, *, final: bool) -> None:

@@ -24,11 +24,12 @@ from gates.judge.control import ControlReport
 from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeGate
 from gates.model import ArmKey, GateOutcome, Verdict, blind
+from gates.sequential_test import analysis_plan_of
 from pipelines.errors import Stopped
 from pipelines.events.artifacts import RecordedTrial
 from pipelines.events.payloads import StepProgress
 from pipelines.model import Ending, PlanStep
-from pipelines.plan.gates import gates_in
+from pipelines.plan.gates import budget_shares, terms_of
 from pipelines.ports import UserSamples
 from pipelines.run.context import Context
 from pipelines.run.evidence import (
@@ -38,7 +39,6 @@ from pipelines.run.evidence import (
     drift_reference,
     evidence_streams,
     take_new,
-    terms_for,
     watch_trial,
 )
 from pipelines.run.regions import both_arms, promoted_verdict, refuse_dead_canary
@@ -265,8 +265,8 @@ async def canary(context: Context, step: PlanStep) -> None:
     name = f"canary@{step.region}"
     arms = context.arms(step)
     reference = context.trials.reference(name) or await call_in_thread(drift_reference, context, arms[0])
-    gates = gates_in(context.spec, settings)
-    terms = terms_for(context, name, settings.gates, counters(context), gates=gates, reference=reference)
+    by = counters(context)
+    terms = terms_of(context.spec, settings, step.region or "", sources=by, reference=reference)
     trial = context.trials.open(name, terms, step.id)
     feeds = evidence_streams(context, arms, reference=reference, terms=terms)
     if trial.is_new:
@@ -337,5 +337,6 @@ def _comparison(context: Context, step: PlanStep, region: str) -> _Comparison | 
     control = ArmKey(region=later[0], role="stable", version=context.plan.in_production)
     promoted = ArmKey(region=region, role="stable", version=context.plan.on_trial)
     sources = {gate: by for gate, by in counters(context).items() if gate in asked}
-    terms = terms_for(context, name, asked, sources)
+    share = budget_shares(context.spec)[name]
+    terms = analysis_plan_of(context.spec.gates, asked, sources=sources, share=share)
     return context.trials.open(name, terms, step.id), evidence_streams(context, (control, promoted))

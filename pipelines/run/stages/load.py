@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from gates.evidence.batch import ArmLoad, Batch, LoadBlock
 from gates.evidence.request_record import RequestRecord
 from gates.model import Verdict, blind
-from gates.spec import stage_sources
 from pipelines.events.payloads import StepProgress
 from pipelines.load import ArmResult, LoadOrder, LoadRequest, LoadResult, arm_load, arm_result
 from pipelines.model import PlanStep
-from pipelines.plan.gates import gates_in
+from pipelines.plan.gates import terms_of
 from pipelines.run.context import Context
-from pipelines.run.evidence import WatchWindow, meanwhile, terms_for, watch
+from pipelines.run.evidence import WatchWindow, meanwhile, watch
 from pipelines.run.regions import both_arms
 from pipelines.spec.delivery import LoadStage
 from pipelines.spec.policy import load_requests
@@ -49,8 +48,7 @@ async def load(context: Context, step: PlanStep) -> None:
     assert settings is not None, f"{step.id} without a load stage"
     assert context.loads is not None, "nobody brings load"
     name = f"load@{step.region}"
-    gates = gates_in(context.spec, settings)
-    terms = terms_for(context, name, settings.gates, stage_sources("load", context.spec.gates), gates=gates)
+    terms = terms_of(context.spec, settings, step.region or "")
     trial = context.trials.open(name, terms, step.id)
     requests = await call_in_thread(load_requests, context.spec, settings, context.folder)
     async with AsyncExitStack() as stack:

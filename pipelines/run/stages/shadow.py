@@ -16,16 +16,14 @@ from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeGate
 from gates.model import EngineReply, Verdict, blind
 from gates.ports import Embedder, LanguageDetector
-from gates.spec import stage_sources
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
-from pipelines.plan.gates import gates_in
+from pipelines.plan.gates import terms_of
 from pipelines.ports import Chat, ChatAnswer
 from pipelines.run.context import Context
 from pipelines.run.evidence import (
     evidence_streams,
     meanwhile,
-    terms_for,
     watch_trial,
 )
 from pipelines.run.regions import both_arms
@@ -129,15 +127,7 @@ async def shadow(context: Context, step: PlanStep) -> None:
     settings, fleet = context.spec.shadow, context.fleet(step)
     assert settings is not None, f"{step.id} without a shadow stage"
     name = f"shadow@{step.region}"
-    gates = gates_in(context.spec, settings)
-    terms = terms_for(
-        context,
-        name,
-        settings.gates,
-        stage_sources("shadow", context.spec.gates),
-        gates=gates,
-        mirrored=settings.percent / 100,
-    )
+    terms = terms_of(context.spec, settings, step.region or "")
     trial = context.trials.open(name, terms, step.id)
     state = await fleet.mirror(settings.percent)
     context.journal.traffic(step, state)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, World
 
-from gates.evidence.batch import ArmName, Batch
+from gates.evidence.batch import ArmName, Batch, Source
 from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey, GateOutcome, Verdict
+from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from pipelines.model import PlanStep, StageName
-from pipelines.run.evidence import EvidenceStream, counters, drift_reference, evidence_streams, look, terms_for
+from pipelines.run.context import Context
+from pipelines.run.evidence import EvidenceStream, counters, drift_reference, evidence_streams, look
 from pipelines.run.stages.live import PAST, SILENCE, WINDOW, baseline_of
 from pipelines.spec.delivery import Delivery
 from tidegate.core.errors import OutsideError
@@ -24,6 +27,13 @@ from tidegate.testing import FakeEvidence
 
 STEP = PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
 TRIAL = "canary@eu-west-1"
+
+
+def terms(
+    context: Context, asked: Sequence[str], sources: Mapping[str, tuple[Source, ...]], reference: Any = None
+) -> AnalysisPlan:
+    """Of some gates alone."""
+    return analysis_plan_of(context.spec.gates, asked, sources=sources, share=0.1, reference=reference)
 
 
 class Eyes:
@@ -41,7 +51,7 @@ class Eyes:
         """What both gates say after so much traffic, looked at every ten seconds."""
         context = self.context
         sources = counters(context, users=also_users)
-        trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["latency", "errors"], sources), STEP.id)
+        trial = context.trials.open(TRIAL, terms(context, ["latency", "errors"], sources), STEP.id)
         feeds = evidence_streams(context, context.arms(STEP), users=also_users)
         verdicts: Sequence[Verdict] = ()
         for _ in range(int(minutes * 6)):
@@ -146,7 +156,7 @@ async def test_answers_that_changed_their_length_are_drift_of_the_canary(
     arms = context.arms(STEP)
     eyes.world.clock.elapsed += 3600
     reference = drift_reference(context, arms[0])
-    trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["drift"], {}, reference=reference), STEP.id)
+    trial = context.trials.open(TRIAL, terms(context, ["drift"], {}, reference), STEP.id)
     feeds = evidence_streams(context, arms, reference=reference)
     for _ in range(60):
         eyes.world.clock.elapsed += 10
@@ -160,7 +170,7 @@ async def test_a_budget_that_burns_stops_a_canary_without_a_word_of_the_stable(a
     context = replace(alone.context, spec=spec)
     for role, version in (("stable", CHAMPION), ("canary", CHALLENGER)):
         alone.proxy.serves(role, version, failed=0.3)
-    trial = context.trials.open(TRIAL, terms_for(context, TRIAL, ["burn_rate"], {}), STEP.id)
+    trial = context.trials.open(TRIAL, terms(context, ["burn_rate"], {}), STEP.id)
     feeds = evidence_streams(context, context.arms(STEP))
     for _ in range(12):
         alone.world.clock.elapsed += 10
