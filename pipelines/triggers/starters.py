@@ -11,11 +11,10 @@ import psutil
 
 from pipelines.requests import QueuedRequest
 from pipelines.workflow import model as names
-from pipelines.workflow.model import is_over, workflow
-from rollouts.errors import NotFound
+from pipelines.workflow.model import is_over, submit
 from rollouts.kube.client import KubeClient
-from rollouts.kube.resources import WORKFLOW_TEMPLATES, WORKFLOWS
-from tidegate.core.errors import OutsideError, UsageError
+from rollouts.kube.resources import WORKFLOWS
+from tidegate.core.errors import OutsideError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 
@@ -86,16 +85,7 @@ class WorkflowStarter:
         self._client, self._template, self._namespace = client, template, namespace
 
     async def start(self, entry: QueuedRequest) -> str:
-        try:
-            await self._client.get(WORKFLOW_TEMPLATES, self._template)
-        except NotFound as error:
-            raise UsageError(
-                f"there is no WorkflowTemplate {self._template} in the namespace {self._namespace}",
-                hint="`tidegate rollout render --as workflow` prints it",
-            ) from error
-        wanted = workflow(self._template, self._namespace, version=entry.request.version)
-        created = await self._client.create(WORKFLOWS, wanted)
-        return f"workflow {created['metadata']['name']}"
+        return f"workflow {await submit(self._client, self._template, self._namespace, entry.request.version)}"
 
     async def runs(self, entry: QueuedRequest) -> bool:
         # By version, not by name: this also finds one whose name was never written down, because a process died.

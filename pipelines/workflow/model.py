@@ -161,13 +161,20 @@ _VERSION = re.compile(r"[1-9][0-9]*")
 
 
 async def submit(
-    cluster: KubeClient, blueprint: WorkflowInput, version: str, delivery: str = "", objects: Sequence[Json] = ()
+    cluster: KubeClient,
+    template: str,
+    namespace: str,
+    version: str,
+    *,
+    delivery: str = "",
+    objects: Sequence[Json] = (),
 ) -> str:
     """Create a workflow, and return its name.
 
     Args:
         cluster: its namespace is the workflow's.
-        blueprint: what the template is made of.
+        template: the WorkflowTemplate's name, which is the delivery's.
+        namespace: the template's.
         version: number of the model version.
         delivery: one to be carried on, whose workflow was lost; empty for a new one.
         objects: to apply first; without any the template has to be there.
@@ -179,13 +186,13 @@ async def submit(
         await cluster.apply(each)
     if not objects:
         try:
-            await cluster.get(WORKFLOW_TEMPLATES, blueprint.name)
+            await cluster.get(WORKFLOW_TEMPLATES, template)
         except NotFound as error:
             raise UsageError(
-                f"there is no WorkflowTemplate {blueprint.name} in the namespace {blueprint.namespace}",
-                hint="--apply brings it there",
+                f"there is no WorkflowTemplate {template} in the namespace {namespace}",
+                hint="`tidegate workflow submit --apply` brings it; `tidegate rollout render --as workflow` prints it",
             ) from error
-    wanted = workflow(blueprint.name, blueprint.namespace, version=version, delivery=delivery)
+    wanted = workflow(template, namespace, version=version, delivery=delivery)
     return str((await cluster.create(WORKFLOWS, wanted))["metadata"]["name"])
 
 

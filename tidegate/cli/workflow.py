@@ -45,7 +45,9 @@ def submit(
 
     async def send() -> str:
         async with cluster_client(given().context, blueprint.namespace) as cluster:
-            return await submit(cluster, blueprint, version, delivery, rendered(blueprint) if apply else ())
+            objects = rendered(blueprint) if apply else ()
+            at = blueprint.name, blueprint.namespace
+            return await submit(cluster, *at, version, delivery=delivery, objects=objects)
 
     name = asyncio.run(send())
     given().show({"workflow": name, "namespace": blueprint.namespace}, name)
