@@ -68,20 +68,16 @@ def digest_files(folder: Path) -> dict[str, str]:
     Raises:
         UnfitModel: a link leads out of the folder, and not into the hub's cache that the folder belongs to.
     """
-    root = _root_of_links(folder.resolve())
+    # The hub's cache is `models--ORGANISATION--NAME/snapshots/COMMIT` with links into `blobs` next to `snapshots`.
+    root = folder.resolve()
+    if root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--"):
+        root = root.parent.parent
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
     for path in files:
         # `/proc/self/environ`, or a key, would otherwise end in the registry and in images.
         if not path.resolve().is_relative_to(root):
             raise UnfitModel(f"{path}: a link out of {root}", hint="copy the file itself into the folder")
     return {path.relative_to(folder).as_posix(): digest_file(path) for path in files}
-
-
-def _root_of_links(folder: Path) -> Path:
-    """The hub's cache is `models--ORGANISATION--NAME/snapshots/COMMIT` with links into `blobs` next to `snapshots`."""
-    repository = folder.parent.parent
-    of_the_hub = folder.parent.name == "snapshots" and repository.name.startswith("models--")
-    return repository if of_the_hub else folder
 
 
 def digest_file(path: Path) -> str:

@@ -120,8 +120,8 @@ class MlflowRegistry:
         *,
         alias: str | None = None,
         description: str | None = None,
-        progress: AdoptionProgress,
-        tell: Callable[[str], None],
+        progress: AdoptionProgress = lambda *_: None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> ModelVersion:
         """Make a model's next version of `source`; a version's number or alias names one that is there, and is adopted.
 
@@ -152,7 +152,7 @@ class MlflowRegistry:
             version = self.register(name, folder, description=description, files=files, tags={tag.SOURCE: uri})
         elif (run := _RUN.fullmatch(source)) and ".." not in source.split("/"):
             path = (run["path"] or "").strip("/")
-            version = self.register_run(name, run["run"], path, description=description, progress=progress)
+            version = self._add_run(name, run["run"], path, description=description, progress=progress)
         elif _ADDRESS.match(source):
             raise UsageError(
                 f"`{source}` is no source of a model version",
@@ -202,15 +202,10 @@ class MlflowRegistry:
             self.set_alias(name, alias, number)
         return self.resolve(name, number)
 
-    def register_run(
-        self, name: str, run: str, path: str, *, description: str | None = None, progress: AdoptionProgress
+    def _add_run(
+        self, name: str, run: str, path: str, *, description: str | None, progress: AdoptionProgress
     ) -> ModelVersion:
-        """Make what a run logged the next version of `name`. Its files are read once, and stay where they are.
-
-        Raises:
-            UsageError: there is no such run, or nothing in that folder of it.
-            UnfitModel: there is no one folder that tidegate serves; no version was made.
-        """
+        """Make what a run logged the next version of `name`. Its files are read once, and stay where they are."""
         tag.refuse_name(name)
         source = f"runs:/{run}/{path}".rstrip("/")
         found = self._store.run(run)

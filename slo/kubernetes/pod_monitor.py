@@ -42,7 +42,6 @@ ENGINE_PORT = "http"
 GPU_PORT = "metrics"
 """The name of the DCGM exporter's container port in NVIDIA's own charts."""
 
-_API = "monitoring.coreos.com/v1"
 _OF_POD = "__meta_kubernetes_pod_label_"
 _NEVER_READ = ".+_created"
 """When a counter began: Prometheus sees resets by itself, and these are a third of an engine's series."""
@@ -55,35 +54,26 @@ def scrape_timeout(interval: timedelta) -> timedelta:
 
 def engine_monitor(delivery: str, names: KubernetesNames, interval: timedelta) -> Json:
     """Scrapes every engine of `delivery`, whatever its version and role, as often as gates need."""
-    return manifest(
-        _API,
-        "PodMonitor",
-        names,
-        {
-            "namespaceSelector": {"any": True},
-            "selector": {
-                "matchLabels": {DELIVERY: delivery},
-                "matchExpressions": [{"key": key, "operator": "Exists"} for key in (REGION, VERSION)],
-            },
-            "podMetricsEndpoints": [
-                {
-                    "port": ENGINE_PORT,
-                    "path": "/metrics",
-                    "interval": prometheus_duration(interval),
-                    "scrapeTimeout": prometheus_duration(scrape_timeout(interval)),
-                    "relabelings": [
-                        {"targetLabel": SERVICE, "replacement": delivery},
-                        _copied(_OF_POD + as_label(REGION), "region"),
-                        _copied(_OF_POD + as_label(VERSION), "version"),
-                        {"targetLabel": "role", "replacement": "previous"},
-                        _copied(_OF_POD + as_label(ROLE), "role"),
-                        _copied(_OF_POD + as_label(POD_TEMPLATE_HASH), "pod_template_hash"),
-                    ],
-                    "metricRelabelings": [_keep(ENGINE_SERIES), _drop(_NEVER_READ)],
-                }
-            ],
-        },
-    )
+    selector = {
+        "matchLabels": {DELIVERY: delivery},
+        "matchExpressions": [{"key": key, "operator": "Exists"} for key in (REGION, VERSION)],
+    }
+    endpoint = {
+        "port": ENGINE_PORT,
+        "path": "/metrics",
+        "interval": prometheus_duration(interval),
+        "scrapeTimeout": prometheus_duration(scrape_timeout(interval)),
+        "relabelings": [
+            {"targetLabel": SERVICE, "replacement": delivery},
+            _copied(_OF_POD + as_label(REGION), "region"),
+            _copied(_OF_POD + as_label(VERSION), "version"),
+            {"targetLabel": "role", "replacement": "previous"},
+            _copied(_OF_POD + as_label(ROLE), "role"),
+            _copied(_OF_POD + as_label(POD_TEMPLATE_HASH), "pod_template_hash"),
+        ],
+        "metricRelabelings": [_named(ENGINE_SERIES, "keep"), _named(_NEVER_READ, "drop")],
+    }
+    return _monitor(names, selector, endpoint)
 
 
 def gpu_monitor(delivery: str, names: KubernetesNames) -> Json:
@@ -93,31 +83,25 @@ def gpu_monitor(delivery: str, names: KubernetesNames) -> Json:
     `DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS=true`.
     """
     labels = {name: as_label(key) for name, key in {"region": REGION, "version": VERSION, "role": ROLE}.items()}
-    mine = {"sourceLabels": [as_label(DELIVERY)], "regex": delivery, "action": "keep"}
-    return manifest(
-        _API,
-        "PodMonitor",
-        names,
-        {
-            "namespaceSelector": {"any": True},
-            "selector": {"matchLabels": {"app": "nvidia-dcgm-exporter"}},
-            "podMetricsEndpoints": [
-                {
-                    "port": GPU_PORT,
-                    "path": "/metrics",
-                    "interval": prometheus_duration(GPU_INTERVAL),
-                    "metricRelabelings": [
-                        _keep(GPU_SERIES),
-                        mine,
-                        {"targetLabel": SERVICE, "replacement": delivery},
-                        {"targetLabel": "role", "replacement": "previous"},
-                        *(_copied(source, name) for name, source in labels.items()),
-                        {"regex": "tidegate_dev_.+|" + as_label(POD_TEMPLATE_HASH), "action": "labeldrop"},
-                    ],
-                }
-            ],
-        },
-    )
+    endpoint = {
+        "port": GPU_PORT,
+        "path": "/metrics",
+        "interval": prometheus_duration(GPU_INTERVAL),
+        "metricRelabelings": [
+            _named(GPU_SERIES, "keep"),
+            {"sourceLabels": [as_label(DELIVERY)], "regex": delivery, "action": "keep"},
+            {"targetLabel": SERVICE, "replacement": delivery},
+            {"targetLabel": "role", "replacement": "previous"},
+            *(_copied(source, name) for name, source in labels.items()),
+            {"regex": "tidegate_dev_.+|" + as_label(POD_TEMPLATE_HASH), "action": "labeldrop"},
+        ],
+    }
+    return _monitor(names, {"matchLabels": {"app": "nvidia-dcgm-exporter"}}, endpoint)
+
+
+def _monitor(names: KubernetesNames, selector: Json, endpoint: Json) -> Json:
+    spec: Json = {"namespaceSelector": {"any": True}, "selector": selector, "podMetricsEndpoints": [endpoint]}
+    return manifest("monitoring.coreos.com/v1", "PodMonitor", names, spec)
 
 
 def _copied(source: str, target: str) -> Json:
@@ -125,9 +109,5 @@ def _copied(source: str, target: str) -> Json:
     return {"sourceLabels": [source], "regex": "(.+)", "targetLabel": target}
 
 
-def _keep(names: str) -> Json:
-    return {"sourceLabels": ["__name__"], "regex": names, "action": "keep"}
-
-
-def _drop(names: str) -> Json:
-    return {"sourceLabels": ["__name__"], "regex": names, "action": "drop"}
+def _named(names: str, action: str) -> Json:
+    return {"sourceLabels": ["__name__"], "regex": names, "action": action}

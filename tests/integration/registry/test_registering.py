@@ -99,7 +99,7 @@ def test_what_a_run_logged_becomes_a_version_and_stays_where_it_is(
     client.log_artifacts(run.run_id, str(folder), "out/weights")
     registry = MlflowRegistry(uri)
 
-    version = registry.register_run(name, run.run_id, "out", progress=lambda *_: None)
+    version = registry.add(name, f"runs:/{run.run_id}/out")
 
     assert (version.version, version.folders) == ("1", ("weights",))
     assert version.files == digest_files(folder)
@@ -118,7 +118,7 @@ def test_a_run_without_a_model_makes_no_version(server: str, name: str, folder: 
     registry = MlflowRegistry(server)
 
     def register(run: str, path: str) -> None:
-        registry.register_run(name, run, path, progress=lambda *_: None)
+        registry.add(name, f"runs:/{run}/{path}")
 
     with pytest.raises(UsageError, match=f"runs:/none/model: there is no such run in {server}"):
         register("none", "model")

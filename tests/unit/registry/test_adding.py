@@ -25,9 +25,9 @@ def added(source: str) -> Any:
 @pytest.mark.parametrize(
     ("source", "called"),
     [
-        ("runs:/4f2c/model", ("register_run", "4f2c", "model")),
-        ("runs:/4f2c/a/b/", ("register_run", "4f2c", "a/b")),
-        ("runs:/4f2c", ("register_run", "4f2c", "")),
+        ("runs:/4f2c/model", ("_add_run", "4f2c", "model")),
+        ("runs:/4f2c/a/b/", ("_add_run", "4f2c", "a/b")),
+        ("runs:/4f2c", ("_add_run", "4f2c", "")),
         ("./export", ("register", "export")),
         ("/srv/models/7", ("register", "/srv/models/7")),
         ("c:odd", ("register", "c:odd")),
