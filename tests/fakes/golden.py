@@ -1,7 +1,7 @@
 """What people see, word for word, in files; and commands as people type them, such as in `golden/cli/plan.console`.
 
 In a session `$` is typed, `|` is printed on stdout, `!` on stderr, and `=` is an exit code that is not 0. What is not
-tidegate prepares files.
+tidegate prepares files, and `NAME=$(tidegate ...)` keeps what one printed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -19,8 +20,6 @@ from fakes.terminal import pipe_in
 from tidegate.cli import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-OTHERWISE = {r"\b[0-9a-f]{32}\b": "ID", r"digest [0-9a-f]{12}": "digest DIGEST", r"\b[0-9a-f]{64}\b": "SHA256"}
-"""What is another at each run, and what stands for it."""
 
 
 def is_golden(shown: str, path: Path) -> None:
@@ -43,16 +42,31 @@ def nowhere(patches: pytest.MonkeyPatch, folder: Path) -> None:
         patches.setenv(name, value)
 
 
-def play(session: Path, patches: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Type what the session types, and compare what comes of it."""
+def play(
+    session: Path,
+    patches: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    otherwise: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Type what the session types, and compare what comes of it.
+
+    Args:
+        session: the file.
+        patches: in whose environment commands run.
+        capsys: what they print goes there.
+        otherwise: what is another at each run, as regular expressions, and what stands for it.
+    """
+    stands_for = {re.escape(str(Path.cwd())): "/here", **otherwise}
     lines = []
     for line in session.read_text(encoding="utf-8").splitlines():
         if line[:1] not in ("|", "!", "="):
             lines.append(line)
             if line.startswith("$ "):
-                lines += _run(line.removeprefix("$ "), patches, capsys)
-    shown = "\n".join([*lines, ""])
-    is_golden(shown, session)
+                printed = "\n".join(_run(line.removeprefix("$ "), patches, capsys))
+                for pattern, word in stands_for.items():
+                    printed = re.sub(pattern, word, printed)
+                lines += printed.splitlines()
+    is_golden("\n".join([*lines, ""]), session)
 
 
 def _run(line: str, patches: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
@@ -60,6 +74,8 @@ def _run(line: str, patches: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     if line.startswith("export "):
         patches.setenv(*line.removeprefix("export ").split("=", 1))
         return
+    kept = re.fullmatch(r"(\w+)=\$\((tidegate .*)\)", line)
+    line = os.path.expandvars(kept[2] if kept else line)
     if not line.startswith("tidegate"):
         subprocess.run(line, shell=True, check=True)
         return
@@ -67,14 +83,10 @@ def _run(line: str, patches: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     if piped:
         pipe_in(patches, Path(piped).read_bytes().splitlines())
     code = main(shlex.split(typed)[1:])
-    out, err = map(_lasting, capsys.readouterr())
+    out, err = capsys.readouterr()
+    if kept:
+        patches.setenv(kept[1], out.strip())
     yield from (f"| {each}".rstrip() for each in out.splitlines())
     yield from (f"! {each}".rstrip() for each in err.splitlines())
     if code:
         yield f"= {code}"
-
-
-def _lasting(text: str) -> str:
-    for each, word in {re.escape(str(Path.cwd())): "/here", **OTHERWISE}.items():
-        text = re.sub(each, word, text)
-    return text

@@ -119,11 +119,10 @@ def command_line() -> Typer:
     from tidegate.cli.gate import gate
     from tidegate.cli.model import model
     from tidegate.cli.project import completion, doctor, init, schema
-    from tidegate.cli.rollout import rollout
+    from tidegate.cli.rollout import rollout, workflow
     from tidegate.cli.serve import serve
     from tidegate.cli.slo import slo
     from tidegate.cli.stage import stage
-    from tidegate.cli.workflow import workflow
 
     app = Typer(
         name="tidegate",

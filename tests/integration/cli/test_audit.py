@@ -112,8 +112,3 @@ def test_with_keys_only_who_has_one_writes(
     assert (said.code, "unsigned: 2 (offline@eu-west-1 done): nobody signed it" in said.err) == (5, True)
     monkeypatch.setenv("TIDEGATE_LEDGER_KEY", str(tmp_path / "nowhere"))
     assert "the key of the ledger cannot be read from" in tidegate("stage", "build", "--delivery", opened).err
-
-
-def test_which_delivery_is_meant_must_be_said(tidegate: Tidegate) -> None:
-    for words in (["verify"], ["verify", "--all", "a.yaml", "b.yaml"], [*ALL, "--head", "0" * 64]):
-        assert tidegate("audit", *words).code == 2

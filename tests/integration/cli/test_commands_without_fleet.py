@@ -18,18 +18,6 @@ from registry.versions import MlflowRegistry
 from tidegate.planning import plan_for
 
 
-def test_a_dry_run_says_that_another_delivery_runs(tidegate: Tidegate, registered: Path, state: Path) -> None:
-    uri = embedded_uri(state)
-    plan = plan_for(read_delivery(registered), MlflowRegistry(uri))
-    ledger = MlflowDeliveries(uri).open_delivery(plan.version, plan.champion, spec_digest="d")
-    dry = tidegate("deliver", "delivery.yaml", "--dry-run")
-    said = tidegate("deliver", "delivery.yaml")
-    ledger.close("rolled-back", "gate quality: worse")
-    assert (dry.code, said.code) == (2, 2)
-    assert f"`deliver` would not begin: {said.err.split(': ', 1)[1]}" in dry.out
-    assert tidegate("status", "delivery.yaml", "--last", "20", "-o", "name").out.count("\n") == 1
-
-
 def test_a_dry_run_of_what_may_begin_is_its_plan(tidegate: Tidegate, registered: Path, name: str) -> None:
     before = tidegate("status", "delivery.yaml", "--last", "20").out + tidegate("model", "list", name).out
     said = tidegate("deliver", "delivery.yaml", "--dry-run", "-o", "json")
@@ -86,6 +74,22 @@ def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered
     assert tidegate("status", "delivery.yaml", "--last", "20", "-o", "name").out == f"{ledger.delivery}\n"
     [past] = tidegate("status", "delivery.yaml", "--last", "20", "-o", "json").json
     assert (past["id"], past["outcome"], past["alive"]) == (ledger.delivery, "rolled-back", False)
+
+
+def test_what_is_alive_is_not_resumed_and_what_is_over_neither(
+    tidegate: Tidegate, registered: Path, state: Path
+) -> None:
+    opened = tidegate("stage", "open", "delivery.yaml").out.strip()
+    alive = tidegate("resume", opened)
+    assert alive.code == 2
+    assert f"delivery {opened} of" in alive.err
+    MlflowDeliveries(embedded_uri(state)).join(opened).close("interrupted", "the test says so")
+    over = f"delivery {opened} is over: interrupted: the test says so"
+    for words in (f"resume {opened}", f"approve {opened} wave@2 --by ann", f"stage build --delivery {opened}"):
+        said = tidegate(*words.split())
+        assert (said.code, over in said.err) == (2, True)
+    closed = tidegate("stage", "close", "--delivery", opened)
+    assert (closed.code, closed.out) == (130, "interrupted: the test says so\n")
 
 
 READERS = ("status", "plan", "deliver --dry-run", "status --last 20", "model list")

@@ -85,13 +85,5 @@ def test_what_is_wrong_is_told_before_anybody_is_asked(tidegate: Tidegate, golde
     with endpoint_server(right) as stable, endpoint_server(lambda _: None) as canary:
         mute = tidegate("gate", "compare", golden, "--stable", stable.url, "--canary", canary.url)
     assert (mute.code, len(canary.bodies)) == (4, 3)
-    nobody = tidegate("gate", "compare", golden)
-    assert (nobody.code, "give --stable URL and --canary URL" in nobody.err) == (2, True)
-    one = tidegate("gate", "compare", golden, "--stable", "http://127.0.0.1:9")
-    assert (one.code, "--canary: found nothing" in one.err) == (2, True)
     away = tidegate("gate", "compare", golden, "--stable", "http://127.0.0.1:9", "--canary", "http://127.0.0.1:9")
     assert (away.code, "does not answer" in away.err) == (4, True)
-    likely = tmp_path / "likely.jsonl"
-    likely.write_text(json.dumps({"prompt": "p", "expected": "e", "scorer": "log_likelihood"}) + "\n")
-    refused = tidegate("gate", "compare", likely, "--stable", "http://h", "--canary", "http://h")
-    assert (refused.code, "log_likelihood asks vLLM itself" in refused.err) == (2, True)

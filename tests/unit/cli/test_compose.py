@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.stores import mlflow_address
 from pipelines.adapters.this_machine import start_users
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
@@ -30,13 +29,6 @@ class NoHost:
 
     def regions(self) -> dict[str, str]:
         raise AssertionError("no user may be sent before the prompts are known")
-
-
-def test_versions_in_another_store_than_runs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_REGISTRY_URI", "http://mlflow:5000")
-    mlflow_address(tmp_path, "http://mlflow:5000")
-    with pytest.raises(UsageError, match="tidegate keeps versions next to runs"):
-        mlflow_address(tmp_path, "http://other:5000")
 
 
 def test_nobody_plays_users_whose_questions_are_unknown(tmp_path: Path) -> None:

@@ -26,24 +26,6 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("folder", "more", "file", "name"),
-    [
-        ("support", [], "support/delivery.yaml", "support"),
-        ("Support LLM_2", [], "Support LLM_2/delivery.yaml", "support-llm-2"),
-        ("___", [], "___/delivery.yaml", "support-llm"),
-        ("support/chat.yaml", [], "support/chat.yaml", "support"),
-        ("support", ["--name", "chat"], "support/delivery.yaml", "chat"),
-    ],
-)
-def test_the_model_has_the_name_of_the_folder(
-    tmp_path: Path, folder: str, more: list[str], file: str, name: str
-) -> None:
-    assert main(["init", str(tmp_path / folder), *more]) == 0
-    spec = read_delivery(tmp_path / file)
-    assert (spec.metadata.name, spec.model.name) == (name, name)
-
-
 def test_its_gates_can_pass_a_healthy_version_at_its_own_traffic(started: Path) -> None:
     spec = read_delivery(started / "delivery.yaml")
     plan = make_plan(spec, a_version("2"), a_version("1"), prompts=len(golden_set(spec, started)))
