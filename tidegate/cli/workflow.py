@@ -34,18 +34,18 @@ def submit(
     """
     from pipelines.adapters.fleets import cluster_client
     from pipelines.adapters.specs import read_delivery
-    from pipelines.workflow import runs
+    from pipelines.workflow import model
     from pipelines.workflow.render import blueprint_of, rendered
     from tidegate.planning import require_files_for_pods
 
-    runs.require_number(version)
+    model.require_number(version)
     blueprint = blueprint_of(read_delivery(spec), spec)
     if uri := given().tracking_uri:
         require_files_for_pods(blueprint.spec, version, given().state, uri)
 
     async def send() -> str:
         async with cluster_client(given().context, blueprint.namespace) as cluster:
-            return await runs.submit(cluster, blueprint, version, delivery, rendered(blueprint) if apply else ())
+            return await model.submit(cluster, blueprint, version, delivery, rendered(blueprint) if apply else ())
 
     name = asyncio.run(send())
     given().show({"workflow": name, "namespace": blueprint.namespace}, name)
