@@ -40,7 +40,7 @@ from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.locks import end_lease, lend
-from tidegate.connect import Carried, Carrying, connect, preconditions_here, preconditions_of, refuse
+from tidegate.connect import Carried, Carrying, connect, preconditions, refuse
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.process import note, process_name
@@ -73,11 +73,11 @@ async def deliver(
         DeliveryRuns: another one is under way.
     """
     # What this machine lacks is said at once; the rest takes a plan, which takes MLflow.
-    await call_in_thread(lambda: refuse(preconditions_here(at, spec, users=how.users, asker=asker)))
+    await call_in_thread(lambda: refuse(preconditions(at, spec, users=how.users, asker=asker)))
     preview = plan
     if preview is None:
         preview = await call_in_thread(plan_for, spec, at.registry, version=version, preview=True)
-    await call_in_thread(lambda: refuse(preconditions_of(at, spec, preview)))
+    await call_in_thread(lambda: refuse(preconditions(at, spec, preview, users=how.users, asker=asker)))
 
     def settled() -> Plan:
         if plan is None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option, Typer
 
-from tidegate.cli.options import SPEC, Spec
+from tidegate.cli.options import SPEC, Spec, opened_registry
 from tidegate.cli.settings import Output, given, prints
 from tidegate.core.errors import ExitCode
 
@@ -40,8 +40,8 @@ def submit(
 
     model.require_number(version)
     blueprint = blueprint_of(read_delivery(spec), spec)
-    if uri := given().tracking_uri:
-        require_files_for_pods(blueprint.spec, version, given().state, uri)
+    if given().tracking_uri:
+        require_files_for_pods(blueprint.spec, version, opened_registry())
 
     async def send() -> str:
         async with cluster_client(given().context, blueprint.namespace) as cluster:
