@@ -32,7 +32,7 @@ from registry.model import Event, ModelVersion
 from tidegate.connect import Carrying, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
-from tidegate.delivering import DeliveryOutcome, Listening
+from tidegate.delivering import Listening
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
 from tidegate.planning import settle
@@ -119,7 +119,7 @@ class Connection:
     spec: Delivery
     at: Surroundings
     users: bool = False
-    running: set[asyncio.Task[DeliveryOutcome]] = field(default_factory=set)
+    running: set[asyncio.Task[Result]] = field(default_factory=set)
     """Deliveries of this program."""
 
     def end_running(self) -> bool:
@@ -256,7 +256,7 @@ async def status(backends: Connection) -> StatusReport:
     return await read_status(backends.at, backends.spec)
 
 
-async def _run(backends: Connection, carried: Coroutine[Any, Any, DeliveryOutcome], impatient: asyncio.Event) -> Result:
+async def _run(backends: Connection, carried: Coroutine[Any, Any, Result], impatient: asyncio.Event) -> Result:
     """A delivery in a task of its own: a caller that is cancelled waits until every region is back."""
     task, cancelled = asyncio.create_task(carried), False
     backends.running.add(task)
@@ -272,7 +272,7 @@ async def _run(backends: Connection, carried: Coroutine[Any, Any, DeliveryOutcom
     if cancelled:
         task.cancelled() or task.exception()
         raise asyncio.CancelledError
-    return task.result().result
+    return task.result()
 
 
 def _surroundings(state: str | Path | None, tracking_uri: str | None, spec: Delivery | None = None) -> Surroundings:

@@ -291,13 +291,21 @@ def refuse(reasons: Iterator[Reason]) -> None:
         raise CannotBegin(found)
 
 
-def preconditions_here(
-    at: Surroundings, spec: Delivery, *, users: bool = False, asker: Prover | None = None
+def preconditions(
+    at: Surroundings,
+    spec: Delivery,
+    plan: Plan | None = None,
+    *,
+    users: bool = False,
+    asker: Prover | None = None,
+    tell: Callable[[GitPreview], object] | None = None,
 ) -> Iterator[Reason]:
-    """Why a delivery could not begin on this machine, before anything outside it is asked.
+    """Why a delivery by this plan could not begin, each reason with its place and remedy; without one, what is known
+    before anything outside this machine is asked.
 
-    Memory, cores and ports of this machine are left to the engines' start. `users` are those that it would play,
-    `asker` proves who asks for it.
+    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`. Memory, cores and
+    ports of this machine are left to the engines' start. `users` are those that it would play, `asker` proves who asks
+    for it, `tell` hears what would be committed to the repository that the spec names.
     """
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
     yield from there(partial(refuse_unanswerable, spec.approvals, at.trusted.trust.approvers, asked=asker is not None))
@@ -310,17 +318,8 @@ def preconditions_here(
         yield from here(partial(require_contexts, spec, every=True))
         yield from there(partial(require_gpus_here, spec))
     yield from here(partial(refuse_second, at.state.lock))
-
-
-def preconditions_of(
-    at: Surroundings, spec: Delivery, plan: Plan, tell: Callable[[GitPreview], object] | None = None
-) -> Iterator[Reason]:
-    """Why a delivery by this plan could not begin: each reason with its place and remedy.
-
-    Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`. `tell` hears what
-    would be committed to the repository that the spec names.
-    """
-    here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
+    if plan is None:
+        return
 
     async def ready_machine() -> None:
         require_engine_environment(spec.engine)

@@ -10,10 +10,9 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from pipelines.adapters.services import notified_of
@@ -41,25 +40,17 @@ from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary, Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.locks import end_lease, lend
-from tidegate.connect import Carried, Carrying, connect, preconditions_here, preconditions_of, refuse
+from tidegate.connect import Carried, Carrying, connect, preconditions, refuse
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.process import note, process_name
 from tidegate.core.threads import call_in_thread
 from tidegate.planning import plan_for, refuse_outdated, settle
-from tidegate.standing import leave_report, report_path
+from tidegate.standing import leave_report
 from tidegate.surroundings import Surroundings
 
 Done = TypeVar("Done")
 BEAT_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class DeliveryOutcome:
-    """How a delivery ended, and where its report is."""
-
-    result: Result
-    report: Path
 
 
 async def deliver(
@@ -70,7 +61,7 @@ async def deliver(
     plan: Plan | None = None,
     version: str | None = None,
     asker: Prover | None = None,
-) -> DeliveryOutcome:
+) -> Result:
     """Deliver a version to every region, or take it back; whoever interrupts it has it taken back too.
 
     By a `plan` that was made before, or by one for the `version` with that number, else for the one that the alias
@@ -82,11 +73,11 @@ async def deliver(
         DeliveryRuns: another one is under way.
     """
     # What this machine lacks is said at once; the rest takes a plan, which takes MLflow.
-    await call_in_thread(lambda: refuse(preconditions_here(at, spec, users=how.users, asker=asker)))
+    await call_in_thread(lambda: refuse(preconditions(at, spec, users=how.users, asker=asker)))
     preview = plan
     if preview is None:
         preview = await call_in_thread(plan_for, spec, at.registry, version=version, preview=True)
-    await call_in_thread(lambda: refuse(preconditions_of(at, spec, preview)))
+    await call_in_thread(lambda: refuse(preconditions(at, spec, preview, users=how.users, asker=asker)))
 
     def settled() -> Plan:
         if plan is None:
@@ -104,8 +95,7 @@ async def deliver(
 
     with delivery_lock(at.state.lock):
         carried = await uncancelled(call_in_thread(opened, await call_in_thread(settled)))
-        result = await carry(carried, how, run_plan, _closed_unbegun)
-    return DeliveryOutcome(result, report_path(at.state, result.delivery))
+        return await carry(carried, how, run_plan, _closed_unbegun)
 
 
 async def _closed_unbegun(journal: Journal, error: BaseException) -> Result:
@@ -116,7 +106,7 @@ async def _closed_unbegun(journal: Journal, error: BaseException) -> Result:
 
 async def resume(
     at: Surroundings, delivery: str, how: Carrying, *, by: str | None = None, prover: Prover | None = None
-) -> DeliveryOutcome:
+) -> Result:
     """Carry a delivery whose process died to its end, here; finished steps are skipped.
 
     `delivery` is its id, or the first characters of it; `by` says who carries it on, where the spec says that a name is
@@ -139,8 +129,7 @@ async def resume(
 
     with delivery_lock(at.state.lock):
         carried = await uncancelled(call_in_thread(taken_over))
-        result = await carry(carried, how, resume_plan)
-    return DeliveryOutcome(result, report_path(at.state, carried.ledger.delivery))
+        return await carry(carried, how, resume_plan)
 
 
 class Listening:

@@ -7,9 +7,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from pathlib import Path
 
-from pipelines.adapters.stores import NotedAdoption, open_registry
+from pipelines.adapters.stores import NotedAdoption
 from pipelines.authority.answering import who_asks
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.errors import PlanOutdated
@@ -156,13 +155,12 @@ def _kept_digests(spec: Delivery) -> dict[str, str]:
         return {}
 
 
-def require_files_for_pods(spec: Delivery, reference: str, state: Path, tracking_uri: str) -> None:
+def require_files_for_pods(spec: Delivery, reference: str, registry: MlflowRegistry) -> None:
     """Ask the registry where the version's files are. A registry that does not answer here may do so in the cluster.
 
     Raises:
         UsageError: they are on the disk of one machine.
     """
-    registry = open_registry(state, tracking_uri)
     try:
         version = registry.look_up(spec.model.name, reference)
         where = registry.location(version)

@@ -30,7 +30,7 @@ from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.locks import end_lease, lend
-from tidegate.connect import Carried, Carrying, DeliveryDisplay, Lies, preconditions_here, preconditions_of, refuse
+from tidegate.connect import Carried, Carrying, DeliveryDisplay, Lies, preconditions, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note, process_name
@@ -79,8 +79,7 @@ def open_steps(
     preview = plan_for(spec, at.registry, version=version, preview=True)
     # What is wrong here is not: the pod that opens a delivery is not the machine that serves it, and with the same key
     # it may have opened it before.
-    found = (*preconditions_here(at, spec, asker=prover), *preconditions_of(at, spec, preview))
-    refuse(each for each in found if each.lies is not Lies.HERE)
+    refuse(each for each in preconditions(at, spec, preview, asker=prover) if each.lies is not Lies.HERE)
     plan = settle(at, spec, version=version)
     ledger = open_ledger(deliveries, spec, plan, patience=patience, key=key)
     asyncio.run(_begin(at, ledger, spec, plan, prover))

@@ -31,8 +31,8 @@ from tidegate.core.errors import Refused, UsageError
 from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
+    from pipelines.model import Result
     from tidegate.connect import DeliveryDisplay
-    from tidegate.delivering import DeliveryOutcome
 
 
 @prints(Output.JSON, Output.YAML)
@@ -89,18 +89,19 @@ def deliver(
 
         listening = host_and_port(metrics_address)
         how = Carrying(display, cancelled_by_signals, users=users, keep_fleet=keep, metrics=listening)
-        outcome = asyncio.run(run(at, delivery, how, version=version, asker=asker))
-    wanted.tell(display.story, outcome.result.delivery)
-    return _print_outcome(outcome, display)
+        result = asyncio.run(run(at, delivery, how, version=version, asker=asker))
+    wanted.tell(display.story, result.delivery)
+    return _print_result(result, display)
 
 
-def _print_outcome(outcome: DeliveryOutcome, display: DeliveryDisplay) -> int:
+def _print_result(result: Result, display: DeliveryDisplay) -> int:
     """How a delivery ended, and where its report is; returns the exit code that says it."""
     from tidegate.cli.views.delivery import summary
+    from tidegate.standing import report_path
 
-    data = outcome.result.model_dump(mode="json") | {"report": str(outcome.report)}
-    given().show(data, *summary(display.story), f"report: {outcome.report}")
-    return int(outcome.result.exit_code)
+    report = report_path(surroundings().state, result.delivery)
+    given().show(result.model_dump(mode="json") | {"report": str(report)}, *summary(display.story), f"report: {report}")
+    return int(result.exit_code)
 
 
 @prints(Output.JSON, Output.YAML)
@@ -123,7 +124,7 @@ def resume(*, delivery: DeliveryId, by: By = None, identity: Identity = None) ->
 
     display = delivery_display()
     how = Carrying(display, cancelled_by_signals)
-    return _print_outcome(asyncio.run(run(surroundings(), delivery, how, by=by, prover=prover_of(identity))), display)
+    return _print_result(asyncio.run(run(surroundings(), delivery, how, by=by, prover=prover_of(identity))), display)
 
 
 @prints(Output.JSON, Output.YAML, Output.NAME)

@@ -29,7 +29,7 @@ from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.cli.settings import Output, given, print_data
 from tidegate.cli.views.plan import AnyPlan, forecast_lines, plan_lines, plan_markdown, refusal_markdown
-from tidegate.connect import Lies, Reason, preconditions_here, preconditions_of
+from tidegate.connect import Lies, Reason, preconditions
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.process import note
 from tidegate.core.text import in_bytes
@@ -67,8 +67,7 @@ def show_plan(
             return ExitCode.DELIVERED
         plan = plan_for(spec, at.registry, version=version, preview=True)
         git: list[GitPreview] = []
-        reasons = list(preconditions_here(at, spec, users=users, asker=asker))
-        reasons += preconditions_of(at, spec, plan, git.append)
+        reasons = list(preconditions(at, spec, plan, users=users, asker=asker, tell=git.append))
     foreign: dict[str, Sequence[ForeignObject]] = {}
     for where, found in _objects_there(spec, plan, at).items():
         if not isinstance(found, TidegateError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from typer import Argument, Option, Typer
 
 from rollouts.manifests.conventions import RenderPart
-from tidegate.cli.options import SPEC, Namespace, RegionOfSpec, Spec
+from tidegate.cli.options import SPEC, Namespace, RegionOfSpec, Spec, opened_registry
 from tidegate.cli.settings import Output, given, print_objects, prints, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
@@ -300,8 +300,8 @@ def submit(
 
     model.require_number(version)
     blueprint = blueprint_of(read_delivery(spec), spec)
-    if uri := given().tracking_uri:
-        require_files_for_pods(blueprint.spec, version, given().state, uri)
+    if given().tracking_uri:
+        require_files_for_pods(blueprint.spec, version, opened_registry())
 
     async def send() -> str:
         async with cluster_client(given().context, blueprint.namespace) as cluster:
