@@ -36,7 +36,7 @@ from rollouts.kube.retry import time_left
 from rollouts.manifests.conventions import ROUTE_NOTES, UNATTENDED
 from rollouts.manifests.objects.access import Right, route_rights
 from rollouts.manifests.ownership import last_writer
-from rollouts.manifests.route_spec import BackendKind, PeerSpec, WorkloadSpec
+from rollouts.manifests.theirs_spec import BackendKind, PeerSpec, WorkloadSpec
 from rollouts.model import NOT_OURS_TO_START, Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json

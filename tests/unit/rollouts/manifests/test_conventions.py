@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine_images.accelerators import Accelerator
 from rollouts.manifests.conventions import cluster_wide
-from rollouts.manifests.nodes_spec import GPUS
+from rollouts.manifests.pod_spec import GPUS
 
 
 def test_deliveries_of_two_namespaces_never_share_an_object_of_the_cluster() -> None:
