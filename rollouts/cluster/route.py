@@ -29,8 +29,7 @@ from rollouts.cluster.peers import (
 from rollouts.cluster.region import CarriedRegion, Served, refuse_misfits
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import at, written
-from rollouts.kube.pods import pod_problems, start_failure
+from rollouts.kube.objects import at, pod_problems, start_failure, written
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES, WORKLOADS
 from rollouts.kube.retry import time_left
 from rollouts.manifests.conventions import ROUTE_NOTES, UNATTENDED

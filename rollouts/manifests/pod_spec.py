@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from rollouts.kube.scheduling import parse_quantity
+from rollouts.kube.objects import parse_quantity
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.units import Duration, Percent, format_duration
 

@@ -10,7 +10,7 @@ from fakes.metrics.queries import metric_of
 
 from pipelines.doctor import asked_of_prometheus
 from pipelines.spec.delivery import Delivery
-from rollouts.doctor.queries import metrics_of
+from rollouts.doctor.model import metrics_of
 from tidegate.core.spec import load_spec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
