@@ -32,8 +32,7 @@ from pipelines.views.notifications import (
 from rollouts.adapters.prometheus_query import PrometheusQuery
 from rollouts.doctor.diagnosis import diagnose
 from rollouts.doctor.gather import required_access
-from rollouts.doctor.model import DiagnosisTarget, Finding, Severity
-from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval
+from rollouts.doctor.model import DiagnosisTarget, EvidenceQuery, Finding, ScrapeInterval, Severity
 from rollouts.errors import Unfit
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from slo.catalogue import slo_of

@@ -25,9 +25,8 @@ from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import Unfit, Unreachable
 from rollouts.kube.client import RETRY_SECONDS, KubeClient, connect
-from rollouts.manifests.reference_spec import POD_HASH, ReferencedFleetSpec
-from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
+from rollouts.manifests.theirs_spec import POD_HASH, ReferencedFleetSpec, RouteFleetSpec
 from rollouts.model import Engine, ForeignObject
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.clock import Clock, SystemClock

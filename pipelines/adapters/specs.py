@@ -25,8 +25,8 @@ from registry.deliveries import MlflowDeliveries
 from registry.files import digest_files
 from registry.model import Event
 from registry.ports import limit_calls
-from rollouts.manifests.reference_spec import TheirsFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
+from rollouts.manifests.theirs_spec import TheirsFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict
 from tidegate.core.spec import load_spec

@@ -16,8 +16,8 @@ from pipelines.spec.delivery import Delivery
 from registry.conventions import MODEL_FOLDER
 from registry.model import ModelVersion
 from rollouts.manifests.conventions import PORT
-from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.objects.rollout import CACHE_FOLDER, CLAIM_FOLDER, MOUNTS, SCRATCH_FOLDER
+from rollouts.manifests.pod_spec import whole_seconds
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ImageLaunch, WeightsPull
 from tidegate.core.units import format_duration

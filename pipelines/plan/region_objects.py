@@ -14,11 +14,11 @@ from rollouts.cluster.model import Render
 from rollouts.manifests.admission import user_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.nodes_spec import CPU
 from rollouts.manifests.objects.rollout import steps_of
+from rollouts.manifests.pod_spec import CPU
 from rollouts.manifests.render import render
-from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
+from rollouts.manifests.theirs_spec import RouteFleetSpec
 from rollouts.model import Engine
 from slo.catalogue import slo_of
 from slo.kubernetes.analysis import analysis_template

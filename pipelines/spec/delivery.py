@@ -52,10 +52,10 @@ from pipelines.spec.sections import (
 )
 from pipelines.spec.slos import slo_conflicts, untold_by_engine
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
-from rollouts.manifests.nodes_spec import more_than_a_node_has
-from rollouts.manifests.reference_spec import TheirsFleetSpec
+from rollouts.manifests.pod_spec import more_than_a_node_has
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
+from rollouts.manifests.theirs_spec import TheirsFleetSpec
 from slo.metrics import BUCKETS
 from slo.spec import CostSpec, CountedBy, SloSpec, added_edges, named_twice
 from tidegate.core.errors import UsageError

@@ -14,9 +14,8 @@ from engine_images.samples.key import REDACTED
 from registry.conventions import alias_problem, is_version_number
 from registry.model import Alias, ServingAliases
 from rollouts.local.scrape_config import INTERVAL_SECONDS
-from rollouts.manifests.reference_spec import ReferencedFleetSpec
-from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.theirs_spec import ReferencedFleetSpec, RouteFleetSpec
 from tidegate.core.metrics import MetricNames
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.spec import NAME

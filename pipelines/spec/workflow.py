@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from rollouts.manifests.fields import Block, Bytes, Cores, LabelKey, LabelText, ObjectName
-from rollouts.manifests.pod_spec import PinnedImage, pinned
+from rollouts.manifests.pod_spec import Block, Bytes, Cores, LabelKey, LabelText, ObjectName, PinnedImage, pinned
 from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.access import Url
 from tidegate.core.model import SpecConflict, SpecModel, at_odds

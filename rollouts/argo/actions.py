@@ -10,7 +10,7 @@ show in the fields that it writes.
 
 Argo Rollouts up to 1.9.1 puts its own older copy of a Rollout over a newer one in its cache: what others write within
 50 ms after its own write is stored and shown, and half of it never acted upon (argo-rollouts#3316, #4073, #4694; mended
-by #4786, first in v1.10.0-rc1). Any later write to the object wakes it (`Waker`).
+by #4786, first in v1.10.0-rc1). Any later write to the object wakes it (`RolloutClient.wake`).
 """
 
 from __future__ import annotations
@@ -210,43 +210,6 @@ def _refuse_aborted(ro: Rollout, verb: str) -> None:
         raise NotPossible(f"{ro.name} was aborted: there is nothing to {verb}", hint="retry it, or undo it")
 
 
-class Waker:
-    """For the Rollouts of one namespace that wait for their controller, one at a time."""
-
-    def __init__(self, cluster: KubeClient, clock: Clock, *, allows: Callable[[Json], None]) -> None:
-        """`allows` checks each Rollout before it is written, and raises to refuse the write."""
-        self._cluster = cluster
-        self._clock = clock
-        self._allows = allows
-        self._version, self._since, self._woken = "", 0.0, False
-
-    async def look(self, rollout: Json) -> None:
-        """Write an annotation where the Rollout, for whose controller somebody waits, did not change for a second."""
-        ro, now = Rollout(rollout), self._clock.monotonic()
-        if ro.resource_version != self._version:
-            self._version, self._since = ro.resource_version, now
-        if now - self._since < SILENT_SECONDS:
-            return
-        self._allows(rollout)
-        annotations = {WOKEN: self._clock.now().isoformat()}
-        woken = _patch(ro, {"metadata": {"annotations": annotations}}, PatchKind.MERGE)
-        self._since = now
-        try:
-            written = await self._cluster.send(replace(woken, query=STRICT | {"fieldManager": WAKER}))
-        except FleetError as error:
-            # Somebody else's write wakes it as well; whoever waits meets everything else.
-            log.info("%s: its controller was not woken: %s", ro.name, error)
-            return
-        self._version, self._woken = Rollout(written).resource_version, True
-
-    def told(self) -> str:
-        """What has come of it since it was told last; empty when no controller had to be woken."""
-        woken, self._woken = self._woken, False
-        if not woken:
-            return ""
-        return "its controller had not reacted, and was woken by another write (Argo Rollouts up to 1.9.1 loses some)"
-
-
 class RolloutClient:
     """One Rollout.
 
@@ -255,11 +218,10 @@ class RolloutClient:
     `KubeClient` raises.
     """
 
-    def __init__(
-        self, name: str, cluster: KubeClient, clock: Clock, *, allows: Callable[[Json], None], waker: Waker
-    ) -> None:
+    def __init__(self, name: str, cluster: KubeClient, clock: Clock, *, allows: Callable[[Json], None]) -> None:
         """`allows` checks the Rollout before it is written, and raises to refuse the write."""
-        self._name, self._cluster, self._clock, self._allows, self._waker = name, cluster, clock, allows, waker
+        self._name, self._cluster, self._clock, self._allows = name, cluster, clock, allows
+        self._version, self._since, self._woken = "", 0.0, False
         self._retries = RetryPolicy(clock, seconds=REACT_SECONDS, backoff=BACKOFF)
 
     async def promote_full(self, trial: str) -> None:
@@ -279,6 +241,32 @@ class RolloutClient:
         await self._carry_out(
             resume, lambda _, now: not (waiting_for_controller(now) or Rollout(now).paused_by_spec), None
         )
+
+    async def wake(self, rollout: Json) -> None:
+        """Write an annotation where the Rollout, for whose controller somebody waits, did not change for a second."""
+        ro, now = Rollout(rollout), self._clock.monotonic()
+        if ro.resource_version != self._version:
+            self._version, self._since = ro.resource_version, now
+        if now - self._since < SILENT_SECONDS:
+            return
+        self._allows(rollout)
+        annotations = {WOKEN: self._clock.now().isoformat()}
+        woken = _patch(ro, {"metadata": {"annotations": annotations}}, PatchKind.MERGE)
+        self._since = now
+        try:
+            written = await self._cluster.send(replace(woken, query=STRICT | {"fieldManager": WAKER}))
+        except FleetError as error:
+            # Somebody else's write wakes it as well; whoever waits meets everything else.
+            log.info("%s: its controller was not woken: %s", ro.name, error)
+            return
+        self._version, self._woken = Rollout(written).resource_version, True
+
+    def woken(self) -> str:
+        """What has come of it since it was told last; empty when no controller had to be woken."""
+        woken, self._woken = self._woken, False
+        if not woken:
+            return ""
+        return "its controller had not reacted, and was woken by another write (Argo Rollouts up to 1.9.1 loses some)"
 
     async def _carry_out(self, decide: Decide, converged: Converged, trial: str | None) -> None:
         """Decide and send until it is sent, then wait."""
@@ -324,7 +312,7 @@ class RolloutClient:
                 waited = f"nothing came of it in {attempts.elapsed:.0f} s"
                 said = f"{self._name}: sent, and {waited}" if sent else f"{self._name}: said before, and {waited}"
                 raise NotConfirmed(said, hint=likely_cause(Rollout(rollout)))
-            await self._waker.look(rollout)
+            await self.wake(rollout)
             await self._clock.sleep(min(BACKOFF.pause(looks, 1.0), left))
 
 

@@ -17,9 +17,8 @@ from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Forbidden
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE
-from rollouts.kube.objects import at, labels_of, name_of
+from rollouts.kube.objects import at, format_quantity, labels_of, misfits, name_of, parse_quantity, resource_requests
 from rollouts.kube.resources import NODES, PODS, RESOURCE_QUOTAS
-from rollouts.kube.scheduling import format_quantity, misfits, parse_quantity, resource_requests
 from rollouts.manifests.conventions import PLACEHOLDER
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json, Value

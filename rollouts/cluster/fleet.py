@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from rollouts.argo import actions
-from rollouts.argo.actions import RolloutClient, Waker
+from rollouts.argo.actions import RolloutClient
 from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight
 from rollouts.argo.state import pending_reaction
 from rollouts.cluster.capacity import require_headroom
@@ -89,8 +89,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         moving = ((ROLLOUTS, config.rollout), *workload, (config.routes.resource, config.route))
         super().__init__(config, cluster, clock, moving=moving, served=served, carrier=carrier)
         self._config, self._routes, self._render = config, config.routes, render
-        self._waker = Waker(cluster, clock, allows=self.fence.allows)
-        self._rollout = RolloutClient(config.rollout, cluster, clock, allows=self.fence.allows, waker=self._waker)
+        self._rollout = RolloutClient(config.rollout, cluster, clock, allows=self.fence.allows)
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         # Which engine it is changes no name.
@@ -121,7 +120,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         return region_state(seen)
 
     def _done(self, seen: RegionSnapshot) -> RegionState:
-        state, woken = self._state(seen), self._waker.told()
+        state, woken = self._state(seen), self._rollout.woken()
         # A controller that has not reacted was woken in vain, and is told as the problem.
         return state if state.problem else state.model_copy(update={"note": woken})
 
@@ -336,7 +335,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             if waited >= (within or self._config.start_seconds) or time_left() <= 0:
                 raise timeout_error(snapshot, what, waited)
             if snapshot.rollout and pending_reaction(snapshot.rollout):
-                await self._waker.look(snapshot.rollout)
+                await self._rollout.wake(snapshot.rollout)
             await self._clock.sleep(POLL_SECONDS)
 
     async def _until_stable(self, version: str, *, going_back: bool = False) -> RegionSnapshot:

@@ -22,8 +22,8 @@ from rollouts.manifests.conventions import (
     stable_service,
 )
 from rollouts.manifests.ownership import foreign_object
-from rollouts.manifests.reference_spec import RolloutReference
 from rollouts.manifests.routers import ROUTERS, RouteKind
+from rollouts.manifests.theirs_spec import RolloutReference
 from rollouts.model import Engine, ForeignObject, GuardRollback, ImageLaunch
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, VERSION

@@ -18,9 +18,8 @@ from rollouts.kube.objects import condition
 from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.ownership import last_writer
-from rollouts.manifests.reference_spec import filled
-from rollouts.manifests.route_spec import BackendKind, RouteReference, WorkloadKind, WorkloadSpec
 from rollouts.manifests.routers import HttpRoutes
+from rollouts.manifests.theirs_spec import BackendKind, RouteReference, WorkloadKind, WorkloadSpec, filled
 from rollouts.model import Engine, ForeignChange
 from tidegate.core.model import Json, Value
 from tidegate.core.text import one_line, shortened

@@ -18,7 +18,7 @@ from jsonpointer import set_pointer
 from rollouts.argo.model import WORKLOAD_GENERATION
 from rollouts.errors import NotPossible
 from rollouts.kube.objects import owns_field
-from rollouts.manifests.reference_spec import RolloutReference, filled
+from rollouts.manifests.theirs_spec import RolloutReference, filled
 from rollouts.model import Engine
 from tidegate.core.model import Json, Value
 

@@ -30,7 +30,7 @@ from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at
 from rollouts.kube.resources import DEPLOYMENTS, INFERENCE_POOLS, ROLLOUTS
 from rollouts.manifests.conventions import NOTES
-from rollouts.manifests.reference_spec import POD_HASH, RolloutReference
+from rollouts.manifests.theirs_spec import POD_HASH, RolloutReference
 from rollouts.model import Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value

@@ -29,14 +29,13 @@ from rollouts.cluster.peers import (
 from rollouts.cluster.region import CarriedRegion, Served, refuse_misfits
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import at, written
-from rollouts.kube.pods import pod_problems, start_failure
+from rollouts.kube.objects import at, pod_problems, start_failure, written
 from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES, WORKLOADS
 from rollouts.kube.retry import time_left
 from rollouts.manifests.conventions import ROUTE_NOTES, UNATTENDED
 from rollouts.manifests.objects.access import Right, route_rights
 from rollouts.manifests.ownership import last_writer
-from rollouts.manifests.route_spec import BackendKind, PeerSpec, WorkloadSpec
+from rollouts.manifests.theirs_spec import BackendKind, PeerSpec, WorkloadSpec
 from rollouts.model import NOT_OURS_TO_START, Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json

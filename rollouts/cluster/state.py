@@ -8,7 +8,7 @@ from rollouts.argo.state import STUCK_AFTER_SECONDS, HealthState, likely_cause, 
 from rollouts.cluster.model import Revision
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
-from rollouts.kube.pods import pod_problems, start_failure
+from rollouts.kube.objects import pod_problems, start_failure
 from rollouts.manifests.ownership import last_writer
 from rollouts.model import EngineSet, RegionPhase, RegionState, Role
 

@@ -2,5 +2,5 @@
 
 `gather` reads one region into a `Snapshot` and changes nothing. A check is a row (code, severity, cause, remediation)
 with a function of the snapshot that yields what it found; `examine` runs all of them, without I/O; `diagnose` gathers
-and examines twice. A plan needs `queries` and none of the checks.
+and examines twice.
 """

@@ -17,6 +17,8 @@ from rollouts.doctor.model import (
     DiagnosisTarget,
     Finding,
     Observation,
+    PrometheusReader,
+    QueryResult,
     Severity,
     Snapshot,
     Unread,
@@ -24,7 +26,6 @@ from rollouts.doctor.model import (
     note,
     warning,
 )
-from rollouts.doctor.queries import PrometheusReader, QueryResult
 from rollouts.kube.client import KubeClient
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json

@@ -7,8 +7,15 @@ import re
 from datetime import timedelta
 
 from rollouts.cluster.region import foreign_objects
-from rollouts.doctor.model import DiagnosisTarget, Snapshot, Unread
-from rollouts.doctor.queries import EvidenceQuery, PrometheusReader, QueryResult, metrics_of
+from rollouts.doctor.model import (
+    DiagnosisTarget,
+    EvidenceQuery,
+    PrometheusReader,
+    QueryResult,
+    Snapshot,
+    Unread,
+    metrics_of,
+)
 from rollouts.errors import (
     ApiError,
     Forbidden,

@@ -10,8 +10,7 @@ from typing import Any
 from rollouts.argo.model import Rollout
 from rollouts.argo.state import TIMED_OUT, HealthState, health_of
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, note, warning
-from rollouts.kube.objects import at, condition, container_states, is_ready, name_of, said, time_at
-from rollouts.kube.pods import CRASH_LOOP
+from rollouts.kube.objects import CRASH_LOOP, at, condition, container_states, is_ready, name_of, said, time_at
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, EVENTS
 from tidegate.core.model import Json
 from tidegate.core.names import WOKEN

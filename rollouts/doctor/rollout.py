@@ -15,6 +15,8 @@ from rollouts.cluster.snapshot import foreign_version
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, note, warning
 from rollouts.doctor.region import last_end, step_of
 from rollouts.kube.objects import (
+    CRASH_LOOP,
+    IMAGE_FAILURES,
     Labels,
     at,
     condition,
@@ -22,11 +24,11 @@ from rollouts.kube.objects import (
     is_ready,
     labels_of,
     name_of,
+    pod_problems,
     said,
     selects,
     time_at,
 )
-from rollouts.kube.pods import CRASH_LOOP, IMAGE_FAILURES, pod_problems
 from rollouts.kube.resources import DEPLOYMENTS, PODS, RESOURCE_QUOTAS, SERVICES
 from rollouts.manifests.conventions import GUARD, guard
 from tidegate.core.model import Json

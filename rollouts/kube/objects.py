@@ -1,9 +1,14 @@
-"""Reading Kubernetes objects that others wrote: any part may be missing."""
+"""Reading Kubernetes objects that others wrote, of which any part may be missing. Pure.
+
+And what they mean: why pods do not start, quantities of resources, whether a node would take a pod, were it empty.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from tidegate.core.model import Json
@@ -92,3 +97,124 @@ def owns_field(entry: Json, path: tuple[str, ...]) -> bool:
             return False
         fields = fields[part]
     return True
+
+
+CRASH_LOOP = "CrashLoopBackOff"
+"""The reason of a container that ends soon after each start."""
+
+_IMAGE_RETRIED = frozenset({"ErrImagePull", "RegistryUnavailable"})
+IMAGE_FAILURES = _IMAGE_RETRIED | {"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+"""Reasons of a container that waits for its image."""
+
+START_FAILURES = (IMAGE_FAILURES - _IMAGE_RETRIED) | {
+    CRASH_LOOP,
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+}
+"""Reasons of a waiting container that the kubelet retries in vain, or does not retry."""
+
+
+def start_failure(pods: Sequence[Json]) -> str:
+    """The first reason why a pod will not start without help; empty while it still may."""
+    failed = ((pod, status) for pod in pods for status in container_states(pod) if _reason(status) in START_FAILURES)
+    return next((_describe(pod, status) for pod, status in failed), "")
+
+
+def pod_problems(pods: Sequence[Json]) -> str:
+    """Everything that keeps pods from being ready, each reason once; empty when nothing is known."""
+    return "; ".join(dict.fromkeys(_all(pods)))
+
+
+def _all(pods: Sequence[Json]) -> Iterator[str]:
+    for pod in pods:
+        scheduled = condition(pod, "PodScheduled") or {}
+        if scheduled.get("status") == "False":
+            yield f"no node for {name_of(pod)}: {scheduled.get('message') or scheduled.get('reason')}"
+        for status in container_states(pod):
+            if _reason(status) or _words(status):
+                yield _describe(pod, status)
+
+
+def _describe(pod: Json, status: Json) -> str:
+    parts = [_reason(status), at(status, "state", "waiting", "message", default=""), _words(status)]
+    return f"{name_of(pod)}: " + ": ".join(dict.fromkeys(word for word in parts if word))
+
+
+def _words(status: Json) -> str:
+    """How a container ended: the tail of its log, which the pod asks Kubernetes to keep; else the reason."""
+    ended: Json = at(status, "state", "terminated") or at(status, "lastState", "terminated", default={})
+    if not ended:
+        return ""
+    return str(ended.get("message") or "").strip() or f"{ended.get('reason')}, exit code {ended.get('exitCode')}"
+
+
+def _reason(status: Json) -> str:
+    reason = str(at(status, "state", "waiting", "reason", default=""))
+    return "" if reason in {"ContainerCreating", "PodInitializing"} else reason
+
+
+_FACTORS = {
+    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?\d+)?)([a-zA-Z]*)")
+
+
+def parse_quantity(text: object) -> Decimal:
+    """The number that a quantity stands for, in its base unit; 0 for what is none."""
+    found = _QUANTITY.fullmatch(str(text).strip())
+    return Decimal(found[1]) * _FACTORS.get(found[2], Decimal(0)) if found else Decimal(0)
+
+
+def format_quantity(number: Decimal) -> str:
+    """A number as a person reads it: bytes by the binary unit that leaves no fraction."""
+    for unit in ("Ti", "Gi", "Mi"):
+        if number >= _FACTORS[unit] and number % _FACTORS[unit] == 0:
+            return f"{number / _FACTORS[unit]:f}{unit}"
+    return f"{number.normalize():f}"
+
+
+def resource_requests(pod: Json) -> Mapping[str, Decimal]:
+    """What one pod asks for: the sum over its containers; a limit counts where a request is not said."""
+    sums: dict[str, Decimal] = {}
+    for container in containers_of(pod):
+        asked = at(container, "resources", "limits", default={}) | at(container, "resources", "requests", default={})
+        for name, quantity in asked.items():
+            sums[name] = sums.get(name, Decimal(0)) + parse_quantity(quantity)
+    return sums
+
+
+def misfits(pod: Json, node: Json) -> list[str]:
+    """Why a node would not take the pod, were it empty: its labels, else its size, else its taints; empty if it would.
+
+    Affinity is not looked at.
+    """
+    labels, selector = labels_of(node), at(pod, "spec", "nodeSelector", default={})
+    others = [f"nodeSelector {key}={value}" for key, value in selector.items() if labels.get(key) != value]
+    return others or list(_size(pod, node)) or list(_taints(pod, node))
+
+
+def _size(pod: Json, node: Json) -> Iterator[str]:
+    has = at(node, "status", "allocatable", default={})
+    for name, asked in resource_requests(pod).items():
+        if asked > parse_quantity(has.get(name, "0")):
+            yield f"a pod asks for {format_quantity(asked)} {name}, a node has {has.get(name, '0')}"
+
+
+def _taints(pod: Json, node: Json) -> Iterator[str]:
+    tolerations = at(pod, "spec", "tolerations", default=[])
+    for taint in at(node, "spec", "taints", default=[]):
+        keeps_off = taint.get("effect") in {"NoSchedule", "NoExecute"}
+        if keeps_off and not any(_tolerates(toleration, taint) for toleration in tolerations):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            yield f"taint {taint.get('key')}{value}:{taint['effect']}"
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") not in {None, "", taint.get("effect")}:
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key") in {None, "", taint.get("key")}
+    return toleration.get("key") == taint.get("key") and toleration.get("value", "") == taint.get("value", "")

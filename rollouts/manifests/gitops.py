@@ -12,9 +12,8 @@ from collections.abc import Iterable
 
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, WORKLOADS, resource_of
-from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
-from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.routers import ROUTERS, HttpRoutes
+from rollouts.manifests.theirs_spec import ReferencedFleetSpec, RouteFleetSpec, TheirsFleetSpec
 from tidegate.core.model import Json, Value
 
 METADATA = ("/metadata/labels", "/metadata/annotations")

@@ -21,9 +21,8 @@ from rollouts.manifests.objects.guard import guard_of, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
 from rollouts.manifests.objects.rollout import rollout
 from rollouts.manifests.patches import apply_patches
-from rollouts.manifests.reference_spec import ReferencedFleetSpec, TheirsFleetSpec
-from rollouts.manifests.route_spec import RouteFleetSpec
 from rollouts.manifests.spec import ArgoFleetSpec
+from rollouts.manifests.theirs_spec import ReferencedFleetSpec, RouteFleetSpec, TheirsFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY

@@ -1,6 +1,6 @@
 """`fleet: {kind: argo, ...}` of a delivery: clusters with Argo Rollouts, one for each region.
 
-Its parts about pods and nodes are in `pod_spec` and `nodes_spec`.
+Its parts about pods and nodes are in `pod_spec`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ from pydantic import BeforeValidator, Field
 
 from rollouts.kube.model import Resource
 from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter
-from rollouts.manifests.fields import Block, Host, ObjectName, host_in
-from rollouts.manifests.nodes_spec import CPU, GPUS, NodesSpec
 from rollouts.manifests.patches import PatchSpec
-from rollouts.manifests.pod_spec import AutoscaleSpec, GuardSpec, PodSpec, WarmPoolSpec
+from rollouts.manifests.pod_spec import (
+    CPU,
+    GPUS,
+    AutoscaleSpec,
+    Block,
+    GuardSpec,
+    Host,
+    NodesSpec,
+    ObjectName,
+    PodSpec,
+    WarmPoolSpec,
+    host_in,
+)
 from rollouts.manifests.routers import ROUTERS
 from tidegate.core.access import (
     Endpoint,

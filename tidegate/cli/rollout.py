@@ -94,8 +94,8 @@ def _beside(path: Path, region: str | None) -> Sequence[Json]:
     """What objects of others get beside them: rights, and the guard; none where objects are tidegate's own."""
     from pipelines.adapters.specs import read_spec, region_of
     from pipelines.plan.region_objects import guard_image
-    from rollouts.manifests.reference_spec import TheirsFleetSpec
     from rollouts.manifests.render import beside
+    from rollouts.manifests.theirs_spec import TheirsFleetSpec
 
     spec = read_spec(path)
     if not isinstance(spec.fleet, TheirsFleetSpec):
@@ -107,7 +107,7 @@ def _print_ignored(spec_path: Path, *, argo: bool) -> None:
     from pipelines.adapters.specs import on_clusters, read_spec
     from pipelines.plan.region_objects import rendering
     from rollouts.manifests import gitops
-    from rollouts.manifests.reference_spec import TheirsFleetSpec
+    from rollouts.manifests.theirs_spec import TheirsFleetSpec
     from rollouts.model import Engine
     from tidegate.core.yaml_text import yaml_text
 

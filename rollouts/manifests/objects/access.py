@@ -23,7 +23,7 @@ from rollouts.kube.resources import (
 from rollouts.manifests.admission import policy_names
 from rollouts.manifests.conventions import canary_service, driver, guard, lease, samples_request, stable_service
 from rollouts.manifests.manifest import Place, Site, manifest
-from rollouts.manifests.route_spec import BackendKind, RouteReference
+from rollouts.manifests.theirs_spec import BackendKind, RouteReference
 from tidegate.core.model import Json
 
 

@@ -31,10 +31,17 @@ from rollouts.kube.resources import (
     TRIGGER_AUTHENTICATIONS,
 )
 from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide
-from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
-from rollouts.manifests.nodes_spec import CPU, GPU, GPUS, CapacityType, KarpenterSpec
-from rollouts.manifests.pod_spec import AutoscaleSpec, WarmPoolSpec
+from rollouts.manifests.pod_spec import (
+    CPU,
+    GPU,
+    GPUS,
+    AutoscaleSpec,
+    CapacityType,
+    KarpenterSpec,
+    WarmPoolSpec,
+    whole_seconds,
+)
 from tidegate.core.access import AuthKind, PrometheusAccess
 from tidegate.core.model import Json
 

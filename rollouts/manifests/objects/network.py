@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from rollouts.kube.model import NAME_OF_NAMESPACE
 from rollouts.kube.resources import NETWORK_POLICIES, SERVICES
 from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, canary_service, stable_service
-from rollouts.manifests.fields import host_in
 from rollouts.manifests.manifest import Site, manifest
+from rollouts.manifests.pod_spec import host_in
 from rollouts.manifests.routers import ROUTERS, RouteRule
 from rollouts.manifests.spec import InsideSpec, NetworkSpec
 from tidegate.core.model import Json

@@ -43,9 +43,9 @@ from rollouts.manifests.conventions import (
     samples_request,
     stable_service,
 )
-from rollouts.manifests.fields import whole_seconds
 from rollouts.manifests.manifest import UNPRIVILEGED, Release, Site, manifest
 from rollouts.manifests.objects.capacity import gpu_amount, scheduling
+from rollouts.manifests.pod_spec import whole_seconds
 from rollouts.manifests.routers import ROUTERS
 from rollouts.manifests.spec import CanarySpec
 from rollouts.model import ImageLaunch

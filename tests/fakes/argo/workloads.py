@@ -19,8 +19,8 @@ from fakes.argo.objects import ReplicaSet, moment_of, reference_to, safe_hash, s
 from fakes.argo.world import World
 from fakes.kube.refusal import Refusal
 
+from rollouts.kube.objects import misfits, parse_quantity, resource_requests
 from rollouts.kube.resources import NODES, PODS, REPLICA_SETS
-from rollouts.kube.scheduling import misfits, parse_quantity, resource_requests
 from tidegate.core.model import Json
 
 

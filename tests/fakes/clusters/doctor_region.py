@@ -20,8 +20,7 @@ from fakes.kube.server import client_of
 
 from rollouts.doctor.diagnosis import diagnose, examine
 from rollouts.doctor.gather import gather, required_access
-from rollouts.doctor.model import DiagnosisTarget, Finding
-from rollouts.doctor.queries import EvidenceQuery, ScrapeInterval, metrics_of
+from rollouts.doctor.model import DiagnosisTarget, EvidenceQuery, Finding, ScrapeInterval, metrics_of
 from rollouts.kube.model import MANAGER, Resource
 from rollouts.kube.resources import (
     PODS,

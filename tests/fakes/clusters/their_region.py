@@ -17,7 +17,7 @@ from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds
 from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, LEASES, ROLLOUTS, resource_of
-from rollouts.manifests.reference_spec import RolloutReference, SetSpec
+from rollouts.manifests.theirs_spec import RolloutReference, SetSpec
 from tidegate.core.model import Json
 
 NAME, NAMESPACE, THEIRS = "support-llm", "support", "chat"

@@ -14,7 +14,7 @@ from fakes.terminal import Tidegate
 from pipelines.adapters.specs import read_delivery
 from rollouts.kube.resources import DEPLOYMENTS, ROLLOUTS
 from rollouts.manifests.conventions import TrafficRouter
-from rollouts.manifests.reference_spec import ReferencedFleetSpec
+from rollouts.manifests.theirs_spec import ReferencedFleetSpec
 from tidegate.core.model import Json
 
 CONTEXTS = ("prod-eu-west-1", "stage", "mesh")

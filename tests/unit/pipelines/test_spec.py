@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import LocalFleet
-from rollouts.manifests.route_spec import RouteFleetSpec
+from rollouts.manifests.theirs_spec import RouteFleetSpec
 from tidegate.core.spec import SpecError, parse_spec
 
 SPEC = """\

@@ -11,7 +11,7 @@ from fakes.clusters.region import NAME, ClusterRegion, on_trial
 from fakes.kube.refusal import Refusal
 from fakes.kube.requests import WRITES, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 
-from rollouts.argo.actions import RolloutClient, Waker
+from rollouts.argo.actions import RolloutClient
 from rollouts.errors import Forbidden, NotConfirmed, NotFound, NotPossible, Unreachable
 from rollouts.kube.resources import ROLLOUTS
 
@@ -36,9 +36,7 @@ def somebody_else(region: ClusterRegion) -> RolloutClient:
 
 
 def open_rollout(region: ClusterRegion, name: str = NAME) -> RolloutClient:
-    client = region.client()
-    waker = Waker(client, region.time, allows=lambda _: None)
-    return RolloutClient(name, client, region.time, allows=lambda _: None, waker=waker)
+    return RolloutClient(name, region.client(), region.time, allows=lambda _: None)
 
 
 def trial(region: ClusterRegion) -> str:

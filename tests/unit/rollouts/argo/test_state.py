@@ -1,11 +1,84 @@
-"""Who aborted a trial: its own analysis or deadline, or somebody."""
+"""What a Rollout's state means: health and requests of recorded ones, who aborted, what an undo asks for again.
+
+`tests/golden/rollouts/README.md` says where the records come from.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from rollouts.argo import actions
+from rollouts.argo.actions import INJECTED, Requests, original_template
 from rollouts.argo.model import Rollout
-from rollouts.argo.state import was_aborted_by_hand
+from rollouts.argo.state import health_of, was_aborted_by_hand
+from rollouts.errors import NotPossible
+from rollouts.kube.model import STRICT, Request
+from rollouts.kube.resources import ROLLOUTS
+from tidegate.core.model import Json
+
+RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"
+STATES = sorted(path.name for path in (RECORDS / "states").iterdir())
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def record(state: str, name: str) -> Any:
+    path = RECORDS / "states" / state / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+PAIRS = [(state, action) for state in STATES for action in record(state, "expected")["requests"]]
+
+
+def test_there_are_enough_records() -> None:
+    assert len(STATES) >= 35
+    assert len(PAIRS) >= 50
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_health(state: str) -> None:
+    expected, health = record(state, "expected"), health_of(record(state, "rollout"), now=NOW)
+    assert health.state == expected["health"]
+    assert expected["cause"] in health.cause
+
+
+@pytest.mark.parametrize(("state", "action"), PAIRS)
+def test_requests(state: str, action: str) -> None:
+    wanted = record(state, "expected")["requests"][action]
+    if isinstance(wanted, str):
+        with pytest.raises(NotPossible, match=wanted):
+            _decided(action, record(state, "rollout"))
+        return
+    requests = _decided(action, record(state, "rollout"))
+    assert [_sent(request) for request in requests] == [_wanted(request) for request in wanted]
+    assert all(request.query == STRICT for request in requests)
+
+
+def _sent(request: Request) -> tuple[object, ...]:
+    path = request.resource.path(request.namespace or "elsewhere", request.name, request.subresource)
+    return request.method, path, request.patch, json.dumps(request.body)
+
+
+def _wanted(record: Json) -> tuple[object, ...]:
+    return record["method"], record["path"], record["content_type"], json.dumps(record["body"])
+
+
+def _decided(action: str, rollout: Json) -> Requests:
+    verb, _, given = action.partition(":")
+    match verb:
+        case "to_step":
+            return actions.to_step(rollout, int(given))
+        case "undo":
+            sets = json.loads((RECORDS / "replica-sets.json").read_text())
+            return actions.change(ROLLOUTS, rollout, actions.undo(rollout, sets, int(given)))
+        case _:
+            decide: Callable[[Json], Requests] = getattr(actions, verb)
+            return decide(rollout)
 
 
 def aborted(reason: str, message: str) -> dict[str, object]:
@@ -38,3 +111,13 @@ FAILED = {"name": "errors", "status": "Failed", "message": "burns"}
 )
 def test_an_abort_without_a_reason_is_somebodys(status: dict[str, object], by_hand: bool) -> None:
     assert was_aborted_by_hand(Rollout({"metadata": {"name": "chat"}, "status": status})) is by_hand
+
+
+def test_what_the_controller_put_into_a_template_is_not_asked_for() -> None:
+    labels = {"tidegate.dev/version": "1", "tidegate.dev/role": "stable", "rollouts-pod-template-hash": "5d"}
+    replica_set: Json = {
+        "metadata": {"annotations": {INJECTED: json.dumps({"labels": {"tidegate.dev/role": "stable"}})}},
+        "spec": {"template": {"metadata": {"labels": dict(labels)}}},
+    }
+    assert original_template(replica_set)["metadata"]["labels"] == {"tidegate.dev/version": "1"}
+    assert replica_set["spec"]["template"]["metadata"]["labels"] == labels

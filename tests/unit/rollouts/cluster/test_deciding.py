@@ -23,7 +23,7 @@ from rollouts.errors import (
     Unauthorized,
     Unreachable,
 )
-from rollouts.kube.pods import pod_problems, start_failure
+from rollouts.kube.objects import pod_problems, start_failure
 from rollouts.kube.retry import RetryPolicy, deadline, is_transient, time_left
 from tidegate.core.model import Json
 from tidegate.testing import FakeClock

@@ -27,7 +27,7 @@ from rollouts.kube.resources import (
     SERVICES,
 )
 from rollouts.manifests.conventions import ROUTE_NOTES
-from rollouts.manifests.route_spec import RouteReference
+from rollouts.manifests.theirs_spec import RouteReference
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY

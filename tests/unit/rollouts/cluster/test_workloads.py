@@ -7,7 +7,7 @@ from fakes.clusters.region import an_image
 
 from rollouts.cluster.peers import changes, field_of, undone, what_is_missing
 from rollouts.errors import NotPossible
-from rollouts.manifests.route_spec import WorkloadKind, WorkloadSpec
+from rollouts.manifests.theirs_spec import WorkloadKind, WorkloadSpec
 from tidegate.core.model import Json
 
 TWO, MODEL = an_image("2"), "/spec/template/args/0"

@@ -10,7 +10,7 @@ from fakes.clusters.doctor_region import CONTROLLER, GPU, GUARD_IMAGE, NAME, Reg
 from fakes.kube.refusal import Refusal
 
 from rollouts.doctor.diagnosis import CHECKS
-from rollouts.doctor.queries import EvidenceQuery
+from rollouts.doctor.model import EvidenceQuery
 from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,

@@ -6,7 +6,7 @@ from fakes.clusters.doctor_region import ANY_RELEASE, GUARD_IMAGE, NAME, NAMESPA
 from fakes.clusters.region import moved_in
 
 from rollouts.doctor.gather import required_access
-from rollouts.doctor.queries import EvidenceQuery, metrics_of
+from rollouts.doctor.model import EvidenceQuery, metrics_of
 from rollouts.kube.model import EVERYWHERE
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, NODES, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import guard

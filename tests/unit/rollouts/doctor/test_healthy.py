@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from fakes.clusters.doctor_region import CONTROLLER, GPU, NAME, Region, fleet, trial
 
-from rollouts.doctor.model import Severity
-from rollouts.doctor.queries import EvidenceQuery
+from rollouts.doctor.model import EvidenceQuery, Severity
 from rollouts.kube.resources import (
     ADMISSION_POLICIES,
     DEPLOYMENTS,

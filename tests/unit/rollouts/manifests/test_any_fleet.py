@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.manifest import Release
-from rollouts.manifests.nodes_spec import GPUS, GpuLabels
+from rollouts.manifests.pod_spec import GPUS, GpuLabels
 from rollouts.manifests.render import render
 from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext
