@@ -57,7 +57,7 @@ def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
     again, hint = f"version {engine.version} is here already", "roll it back first, or register a new version"
     if asked in known and stable and _image(snapshot) != engine.image:
         raise NotPossible(f"{again}, from another image: {_image(snapshot)}", hint=hint)
-    if asked in known and stable and launch_of(_template(snapshot)) != engine.launch:
+    if asked in known and stable and launch_of(snapshot.template) != engine.launch:
         raise NotPossible(f"{again}, started with other arguments", hint="take it back first: `tidegate rollback`")
     if any(digest != engine.digest for _, digest in known):
         raise NotPossible(f"{again}, with other files", hint="register a new version")
@@ -80,7 +80,7 @@ def refuse_other_engine(snapshot: RegionSnapshot, engine: Engine) -> None:
 
 def _is_asked(snapshot: RegionSnapshot, engine: Engine) -> bool:
     """Whether that very engine is asked for, though none of it has become stable."""
-    return _image(snapshot) == engine.image and launch_of(_template(snapshot)) == engine.launch
+    return _image(snapshot) == engine.image and launch_of(snapshot.template) == engine.launch
 
 
 def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
@@ -125,20 +125,8 @@ def replacement(rollout: Json, live: Json) -> Json:
     return {**live, "metadata": applied, "spec": {**rollout["spec"], **kept}}
 
 
-def reapplied(manifest: Json, live: Json | None) -> Json:
-    """An object as it is applied again: onto the version that was read, with the fields that others own."""
-    if live is None:
-        return manifest
-    version = {"resourceVersion": live["metadata"]["resourceVersion"]}
-    return {**with_preserved_fields(manifest, live), "metadata": {**manifest["metadata"], **version}}
-
-
-def _template(snapshot: RegionSnapshot) -> Json:
-    return snapshot.argo.spec.get("template") or {}
-
-
 def _image(snapshot: RegionSnapshot) -> str:
-    return str(at(_template(snapshot), "spec", "containers", 0, "image", default=""))
+    return str(at(snapshot.template, "spec", "containers", 0, "image", default=""))
 
 
 def warm_limit(config: RegionConfig, snapshot: RegionSnapshot, *, leaving: bool) -> int | None:
@@ -186,7 +174,8 @@ class ApplyTransaction:
         refuse_foreign(self._config.region, *(foreign_object(live, self._config.name) for live in lives if live))
         for live in lives:
             self._fence.allows(live)
-        pairs = [(reapplied(each, live), live) for each, live in zip(manifests, lives, strict=True)]
+        # Onto the versions that were read, with the fields that others own.
+        pairs = [(_reapplied(each, live) if live else each, live) for each, live in zip(manifests, lives, strict=True)]
         for wanted, live in pairs:
             if live is not None:
                 await self._keep_engines(live, wanted)
@@ -293,6 +282,11 @@ async def count_ready(cluster: KubeClient, selector: Json) -> int:
         return 0
     pods = await cluster.list(PODS, labels=written(selector))
     return sum(is_ready(pod) for pod in pods.items)
+
+
+def _reapplied(manifest: Json, live: Json) -> Json:
+    version = {"resourceVersion": live["metadata"]["resourceVersion"]}
+    return {**with_preserved_fields(manifest, live), "metadata": {**manifest["metadata"], **version}}
 
 
 def _ours(live: Json) -> Json:

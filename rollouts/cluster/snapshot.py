@@ -102,9 +102,14 @@ class RegionSnapshot(RegionView):
         return self._of_hash(self.argo.pod_hash) if self.argo.stable_hash and self.argo.in_progress else None
 
     @property
+    def template(self) -> Json:
+        """The pod template that is asked for."""
+        return self.argo.spec.get("template") or {}
+
+    @property
     def asked(self) -> tuple[str, str, int]:
         """Version, digest and attempt that the Rollout's template asks for, seen by the controller or not."""
-        return self.version_of(self.argo.spec.get("template") or {})
+        return self.version_of(self.template)
 
     @property
     def foreign_change(self) -> ForeignChange | None:
@@ -276,7 +281,7 @@ class RegionSnapshot(RegionView):
 
     def _changed_by_their_owner(self, rollout: Json) -> ForeignChange | None:
         """Another pod template than the one that a delivery which is open has asked for last."""
-        if not self.notes.template or template_digest(self.argo.spec.get("template") or {}) == self.notes.template:
+        if not self.notes.template or template_digest(self.template) == self.notes.template:
             return None
         version, *_ = self.asked
         return _change(rollout, template_writers(rollout), version, "another pod template", self.serving)

@@ -135,16 +135,20 @@ def _canary(snapshot: RegionSnapshot) -> EngineSet | None:
 
 def _arm(role: Role, which: Revision, url: str, snapshot: RegionSnapshot) -> EngineSet:
     up = which.available > 0
-    why = pod_problems(snapshot.pods_of(which)) or f"{which.available} of {which.wanted} engines are ready"
     return EngineSet(
         role=role,
         version=which.version,
         digest=which.digest,
         url=url,
         ready=up,
-        problem=None if up else why,
+        problem=None if up else _missing(which, snapshot),
         engines=which.available,
     )
+
+
+def _missing(which: Revision, snapshot: RegionSnapshot) -> str:
+    told = f"{which.available} of {which.wanted} engines are ready"
+    return pod_problems(snapshot.pods_of(which)) or told
 
 
 def _problems(snapshot: RegionSnapshot) -> Iterator[str]:
@@ -158,8 +162,7 @@ def _problems(snapshot: RegionSnapshot) -> Iterator[str]:
         yield ": ".join(filter(None, (snapshot.health.message, snapshot.health.cause)))
     for role, which in ((Role.STABLE, snapshot.stable), (Role.CANARY, snapshot.trial)):
         if which and not which.is_complete and not (role is Role.CANARY and back):
-            missing = f"{which.available} of {which.wanted} engines are ready"
-            yield f"{role} (version {which.version}): {pod_problems(snapshot.pods_of(which)) or missing}"
+            yield f"{role} (version {which.version}): {_missing(which, snapshot)}"
 
 
 def how_to_continue(name: str) -> str:
