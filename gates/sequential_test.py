@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -36,7 +36,6 @@ from gates.spec import GatesByName, tested_kinds
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
 
-Settings = TypeVar("Settings", bound=GateSettings)
 Method = Literal["e-values/4"]
 """The name of the statistics. A plan that names others is refused: it was not judged by these."""
 METHOD: Method = "e-values/4"
@@ -49,8 +48,6 @@ class AnalysisPlan(Value):
     settings: Mapping[str, SerializeAsAny[GateSettings]] = {}
     """By gate. In JSON, and where a plan is made, a gate that is called by its kind is a key of the plan itself; others
     are below `named`, each with its kind."""
-    kinds: Mapping[str, str] = {}
-    """The kinds of those others."""
     reference: DriftReference | NoData = NoData(reason="no reference was frozen")
     """The bins in which drift is counted; frozen with the plan, because they decide what can be seen."""
     sources: Mapping[str, Annotated[tuple[Source, ...], Field(min_length=1)]] = {}
@@ -69,38 +66,28 @@ class AnalysisPlan(Value):
         """The gates' settings, from the keys of the plan."""
         if not isinstance(given, Mapping):
             return given
-        kinds, named = tested_kinds(), given.get("named", {})
-        asked = {name: given[name] for name in kinds if given.get(name) is not None}
-        found = {name: kinds[name].model_validate(each) for name, each in asked.items()}
-        for name, each in named.items():
+        kinds = tested_kinds()
+        found = {name: kinds[name].model_validate(given[name]) for name in kinds if given.get(name) is not None}
+        for name, each in given.get("named", {}).items():
             own = {key: value for key, value in each.items() if key != "kind"}
             found[name] = kinds[each["kind"]].model_validate(own)
         rest = {key: value for key, value in given.items() if key not in {*kinds, "named"}}
-        of_names = {name: each["kind"] for name, each in named.items()}
-        settings, known = {**rest.get("settings", {}), **found}, {**rest.get("kinds", {}), **of_names}
-        return {**rest, "settings": settings, "kinds": known}
+        return {**rest, "settings": {**rest.get("settings", {}), **found}}
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         whole = handler(self)
-        gates, kinds = whole.pop("settings", {}), whole.pop("kinds", {})
+        gates = whole.pop("settings", {})
         first = {"method": whole.pop("method")} if "method" in whole else {}
-        named = {"named": {name: {"kind": kind, **gates[name]} for name, kind in kinds.items()}} if kinds else {}
-        return {
-            **first,
-            **{name: None if name in kinds else gates.get(name) for name in tested_kinds()},
-            **named,
-            **whole,
+        named = {
+            gate: {"kind": each.name, **gates.pop(gate)} for gate, each in self.settings.items() if gate != each.name
         }
+        return {**first, **dict.fromkeys(tested_kinds()), **gates, **({"named": named} if named else {}), **whole}
 
     @property
     def gates(self) -> tuple[str, ...]:
         """The names of the gates that are asked, in the order of their verdicts."""
-        return tuple(gate for kind in tested_kinds() for gate in self.settings if kind == self.kinds.get(gate, gate))
-
-    def of(self, settings: type[Settings]) -> Settings | None:
-        """The settings of this class; None when no such gate is asked."""
-        return next((each for each in self.settings.values() if isinstance(each, settings)), None)
+        return tuple(gate for kind in tested_kinds() for gate, each in self.settings.items() if kind == each.name)
 
     def sources_of(self, gate: str) -> tuple[Source, ...]:
         """Who counts for a gate."""
@@ -139,20 +126,12 @@ def analysis_plan_of(
     """
     known = gates.asked
     settings = {name: gates.kind_of(name).frozen(known[name]) for name in asked if name in known}
-    kinds = {name: kind for name, kind in gates.kinds.items() if name in settings}
     budget = gates.budget
     sure = {"rollback": budget.rollback * share, "accept": budget.accept, "temper": budget.temper}
     found = {"reference": reference} if reference else {}
-    plan = AnalysisPlan(settings=settings, kinds=kinds, sources=sources, mirrored=mirrored, **sure, **found)
+    plan = AnalysisPlan(settings=settings, sources=sources, mirrored=mirrored, **sure, **found)
     # Through JSON, because that is what is kept: a replay must start from the very same numbers.
     return AnalysisPlan.model_validate_json(plan.model_dump_json())
-
-
-def monitors(plan: AnalysisPlan) -> Iterator[tuple[str, Monitor]]:
-    """The gates with statistics of their own, by name, each with an even share of the budget."""
-    for gate in plan.gates:
-        if isinstance(settings := plan.settings[gate], MonitoredGate):
-            yield gate, settings.monitor(replace(plan.conditions, gate=gate))
 
 
 class Allocation(Value):
@@ -214,7 +193,11 @@ class SequentialTest:
         """`plan` must not have been chosen with the evidence in sight."""
         self.plan = plan
         self._standings = [_Standing(asked, test) for asked, test in metric_tests(plan)]
-        self._monitors = dict(monitors(plan))
+        self._monitors: dict[str, Monitor] = {
+            gate: settings.monitor(replace(plan.conditions, gate=gate))
+            for gate in plan.gates
+            if isinstance(settings := plan.settings[gate], MonitoredGate)
+        }
         self._times: dict[str, float] = {}
         self._failed: Verdict | None = None
 

@@ -115,22 +115,13 @@ class GatesByName(SpecModel):
     @property
     def asked(self) -> Mapping[str, SpecModel]:
         """The settings of each gate that has some, by name, in the order of their verdicts."""
-        kinds, settings = self.kinds, self._settings
-        return {gate: settings[gate] for kind in GATE_KINDS for gate in settings if kinds.get(gate, gate) == kind}
-
-    @property
-    def kinds(self) -> Mapping[str, str]:
-        """By name, the kind of each gate that is not called by it."""
-        return {gate: kind for gate, each in self._settings.items() if (kind := getattr(each, "kind", None))}
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        own = {name: each for name in GATE_KINDS if isinstance(each := getattr(self, name, None), SpecModel)}
-        return {**own, **(self.model_extra or {})}
+        found = {**{name: getattr(self, name, None) for name in GATE_KINDS}, **(self.model_extra or {})}
+        return {gate: each for kind in GATE_KINDS for gate, each in found.items() if each and each.name == kind}
 
     def kind_of(self, gate: str) -> GateKind:
         """The kind of the gate with that name."""
-        return GATE_KINDS[self.kinds.get(gate, gate)]
+        asked: Any = self.asked[gate]
+        return GATE_KINDS[asked.name]
 
     def of(self, spec: type[Spec]) -> dict[str, Spec]:
         """The gates whose settings are of this class, by name."""
@@ -142,7 +133,7 @@ class GatesByName(SpecModel):
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Names that no gate can have, and a second gate of a kind that there can be one of."""
-        for gate in self.kinds:
+        for gate in self.model_extra or {}:
             if not GATE_NAME.fullmatch(gate) or gate in RESERVED:
                 expected = "a name of lower-case letters, digits, dashes and underscores"
                 yield SpecConflict((gate,), f"the name '{gate}'", f"{expected}; not {', '.join(sorted(RESERVED))}")
@@ -157,9 +148,8 @@ class GatesByName(SpecModel):
 
 def stage_sources(stage: StageKind, gates: GatesByName) -> Mapping[str, tuple[Source, ...]]:
     """Who counts in a stage for the gates whose kinds have their own sources there, by the gates' names."""
-    uses = {name: use for name, kind in GATE_KINDS.items() if (use := kind.use_in(stage))}
-    found = {name: use.sources for name, use in uses.items() if use.sources}
-    return found | {gate: found[kind] for gate, kind in gates.kinds.items() if kind in found}
+    uses = {gate: gates.kind_of(gate).use_in(stage) for gate in gates.asked}
+    return {gate: use.sources for gate, use in uses.items() if use and use.sources}
 
 
 def untold_by(sources: Sequence[MetricSource], gates: GatesByName, asked: Sequence[str]) -> Iterator[SpecConflict]:

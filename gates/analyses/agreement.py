@@ -10,13 +10,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy
 
-from gates.analyses.base import BOTH, Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
+from gates.analyses.base import BOTH, Conditions, MetricTest, StageUse, TestedGate
 from gates.analyses.quality import NO_WORDS
 from gates.evidence.batch import SHORTEST_SECONDS, Batch, PairedAnswer, Source
 from gates.model import Sample, Share
@@ -70,12 +69,30 @@ class AgreementGate(TestedGate):
         _ = source, conditions
         yield from ((1, test) for test in agreement_tests(self))
 
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
+        """Answers less alike by `worse` in the mean, and `worse` more prompts without an answer of the canary."""
         _ = paired, temper
-        yield partial(expected_likeness, self)
-        yield partial(expected_coverage, self)
+        mean = assumed.likeness - worse[:, None]
+
+        def drop(first: Array, second: Array) -> Array:
+            alike = np.clip(mean + assumed.likeness_spread * scipy.special.ndtri(first), 0, 1)
+            return np.asarray(self.min_similarity - alike * (second >= assumed.error_rate))
+
+        likeness = PairedScoresProcess(max_drop=0.0, largest_drop=self.min_similarity, leading=worse.shape)
+        yield expected_draws(likeness, arrivals, drop)
+        coverage = _share_process(self.min_coverage, worse.shape)
+        missing = np.minimum(assumed.error_rate + worse, 1.0)
+        shares, whole = np.stack([1 - missing, missing]), WholeCounts((2, *missing.shape))
+
+        def feed(seconds: float) -> None:
+            hits, misses = whole.of(arrivals.canary * seconds * shares)
+            coverage.feed(hits, misses, seconds)
+
+        yield Flow(coverage, feed)
         if self.max_ttft_increase is not None:
-            yield partial(expected_pairs_of_times, self.max_ttft_increase, self.max_ttft_increase / 4)
+            yield expected_pairs_of_times(self.max_ttft_increase, self.max_ttft_increase / 4, arrivals, worse, assumed)
 
     def regression(self, assumed: Assumptions) -> float:
         """There is no margin to a fixed bound: as far below it as the healthy canary is above."""
@@ -291,28 +308,3 @@ def _ttft_ratio(pair: PairedAnswer) -> float | None:
 def _length_ratio(pair: PairedAnswer) -> float | None:
     both = _both(pair, "output_tokens")
     return float(np.log(max(both[1], 1) / max(both[0], 1))) if both else None
-
-
-def expected_likeness(gate: AgreementGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
-    """Answers of each canary are less like stable's by `worse` in the mean."""
-    process = PairedScoresProcess(max_drop=0.0, largest_drop=gate.min_similarity, leading=worse.shape)
-    mean = assumed.likeness - worse[:, None]
-
-    def drawn(first: Array, second: Array) -> Array:
-        alike = np.clip(mean + assumed.likeness_spread * scipy.special.ndtri(first), 0, 1)
-        return np.asarray(gate.min_similarity - alike * (second >= assumed.error_rate))
-
-    return expected_draws(process, arrivals, drawn)
-
-
-def expected_coverage(gate: AgreementGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
-    """A share `worse` more prompts have no answer of the canary."""
-    process = _share_process(gate.min_coverage, worse.shape)
-    missing = np.minimum(assumed.error_rate + worse, 1.0)
-    whole = WholeCounts((2, *missing.shape))
-
-    def feed(seconds: float) -> None:
-        hits, misses = whole.of(arrivals.canary * seconds * np.stack([1 - missing, missing]))
-        process.feed(hits, misses, seconds)
-
-    return Flow(process, feed)

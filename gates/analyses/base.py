@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
+
+import numpy as np
 
 from gates.analyses.drift_reference import DriftReference
 from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
 from gates.model import NoData, StageKind, Verdict
+from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array, EvidenceProcess
-from gates.traffic import ArrivalRates, Assumptions, Exposure, Flow, GateForecast, Scale
+from gates.stats.spread import PodSlots
+from gates.stats.times import LatencyProcess
+from gates.traffic import (
+    BEYOND,
+    ArrivalRates,
+    Assumptions,
+    Exposure,
+    Flow,
+    GateForecast,
+    Scale,
+    forecast_of,
+    smallest_caught,
+)
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 
@@ -116,8 +131,47 @@ class ArmsTest(MetricTest):
         return self.compare()
 
 
-ExpectedFlow = Callable[[ArrivalRates, Array, Assumptions], Flow]
-"""Expected traffic of canaries that are worse by so much, on its way into the process of one comparison."""
+class PodCountsTest(ArmsTest):
+    """What pods counted in bins of one grid: stable's are told apart, the canary's are taken together."""
+
+    process: FailureProcess | LatencyProcess | None
+
+    def __init__(self, kind: str, *, needed: int) -> None:
+        super().__init__(kind, needed=needed)
+        self._slots = PodSlots()
+
+    def feed(
+        self,
+        process: FailureProcess | LatencyProcess,
+        pods: Sequence[tuple[ArmName, str, Array]],
+        seconds: float,
+        *,
+        bins: int,
+    ) -> None:
+        """Hand the counts of each pod, with its name, to the process; without the canary's it learns the past."""
+        stable, reused = self._slots.place({pod: counts for arm, pod, counts in pods if arm is ArmName.STABLE})
+        for slot in reused:
+            process.forget_pod(slot)
+        stable = stable if stable.shape[-1] == bins else np.zeros((len(stable), bins))
+        canaries = [counts for arm, _, counts in pods if arm is ArmName.CANARY]
+        canary = np.sum(canaries, axis=0) if canaries else np.zeros(bins)
+        for arm, counts in ((ArmName.CANARY, canary), (ArmName.STABLE, stable.sum(axis=0))):
+            self._seen[arm] = self._seen.get(arm, 0.0) + counts
+        if canaries:
+            process.feed(canary, stable, seconds, canary_pods=len(canaries))
+        else:
+            process.learn(stable, seconds)
+
+    def forget(self) -> None:
+        self._seen: dict[ArmName, Array] = {}
+
+    def count(self, arm: ArmName) -> int:
+        return int(np.sum(self._seen.get(arm, 0.0)))
+
+    def counted(self, **more: float) -> Mapping[str, float]:
+        """Among the numbers: how much each arm has, and by what evidence is tempered."""
+        counts = {f"{arm}_{self.sample}": float(self.count(arm)) for arm in BOTH}
+        return counts | more | {"design_effect": float(self.process.design_effect.max()) if self.process else 1.0}
 
 
 @dataclass(frozen=True)
@@ -241,8 +295,13 @@ class TestedGate(GateSettings):
         """The tests of one source, each with its part of the gate's share of the budget."""
 
     @abstractmethod
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
-        """Expected traffic into each comparison: first the one that a regression shows itself in."""
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
+        """Expected traffic into each comparison, of canaries that are worse by so much.
+
+        The first is the one that a regression shows itself in.
+        """
 
     def regression(self, assumed: Assumptions) -> float:  # noqa: ARG002
         """The regression that a plan is asked about: of the margin's size."""
@@ -261,19 +320,51 @@ class TestedGate(GateSettings):
 class MonitoredGate(GateSettings):
     """A kind with statistics, and an even share of the error budget, of its own."""
 
+    scale: ClassVar[Scale]
+    """How regressions are told."""
+
     @abstractmethod
     def monitor(self, conditions: Conditions) -> Monitor:
         """What takes batches and answers verdicts."""
 
     @abstractmethod
+    def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
+        """Seconds until half of all healthy canaries have passed; infinity for never."""
+
+    @abstractmethod
+    def fails(self, worse: float, arrivals: ArrivalRates, conditions: Conditions) -> float:
+        """Seconds until half of all canaries that are so bad are caught; infinity for never."""
+
+    def badness(self, assumed: Assumptions) -> tuple[float, float, float]:  # noqa: ARG002
+        """How bad a canary without a regression is, one that a plan is asked about, and the worst that is looked for.
+
+        Times what is allowed, unless the kind says otherwise; who is beyond the worst is another model.
+        """
+        return 0.0, BEYOND, 50.0
+
     def forecast(
         self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> GateForecast:
         """What it will typically do on the word of one source."""
+        arrivals = exposure.arrivals(source)
+        none, stated, worst = self.badness(assumed)
 
-    @abstractmethod
-    def passes(self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions) -> float:
-        """Seconds until half of all healthy canaries have passed; infinity for never."""
+        def caught(worse: float) -> bool:
+            return self.fails(worse, arrivals, conditions) <= exposure.within_seconds
+
+        smallest = smallest_caught(caught, none or 1.0, worst) if exposure.timed(source) else None
+        return forecast_of(
+            self.name,
+            source,
+            exposure,
+            arrivals,
+            unit="requests",
+            scale=self.scale,
+            passes=self.passes(arrivals, assumed, conditions),
+            regression=stated - none,
+            fails=self.fails(stated, arrivals, conditions),
+            smallest=None if smallest is None else smallest - none,
+        )
 
 
 def as_ratio(log_evidence: float) -> float:

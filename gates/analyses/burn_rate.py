@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field
 
 from gates.analyses.base import Conditions, MonitoredGate, StageUse, as_odds, as_ratio, pods_of
 from gates.analyses.queries import PLACES, AsksPrometheus, QuerySource, Window, open_places, without
-from gates.evidence.batch import ArmName, Batch, Buckets, Events, Source, Times
+from gates.evidence.batch import ArmName, Batch, Buckets, Events, Times
 from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
 from gates.stats.e_process import Array, Onset, Product
 from gates.traffic import (
@@ -29,11 +29,7 @@ from gates.traffic import (
     EARLY,
     ArrivalRates,
     Assumptions,
-    Exposure,
-    GateForecast,
     WholeCounts,
-    forecast_of,
-    smallest_caught,
 )
 from tidegate.core.errors import UsageError
 from tidegate.core.metrics import MetricSignal
@@ -84,6 +80,7 @@ class BurnRateGate(AsksPrometheus, MonitoredGate):
     """No pair of windows may show a burn, and the budget's slow burn must be disproven."""
 
     name = "burn_rate"
+    scale = "points"
     stages = (StageUse("shadow"), StageUse("canary"))
     usual_sources = ("proxy",)
     several = False
@@ -178,41 +175,18 @@ class BurnRateGate(AsksPrometheus, MonitoredGate):
     def monitor(self, conditions: Conditions) -> BurnRateMonitor:
         return BurnRateMonitor(self, rollback=conditions.rollback, accept=conditions.accept)
 
-    def forecast(
-        self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
-    ) -> GateForecast:
-        """As `MonitoredGate`.
-
-        A healthy canary has as many bad events as are expected, and no more than the SLO allows; all are requests.
-        """
-        arrivals, within = exposure.arrivals(source), exposure.within_seconds
-        healthy, stated = self._healthy(assumed), min(BEYOND * self.slow.factor * self.budget, 1.0)
-
-        def fails(bad: float) -> float:
-            return _burn_at(self, arrivals, bad, GateOutcome.FAIL, (conditions.rollback, conditions.accept))
-
-        smallest = smallest_caught(lambda bad: fails(bad) <= within, healthy, 1.0) if exposure.timed(source) else None
-        return forecast_of(
-            self.name,
-            source,
-            exposure,
-            arrivals,
-            unit="requests",
-            scale="points",
-            passes=self.passes(source, exposure, assumed, conditions),
-            regression=stated - healthy,
-            fails=fails(stated),
-            smallest=None if smallest is None else smallest - healthy,
-        )
-
-    def passes(self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions) -> float:
-        arrivals, bad = exposure.arrivals(source), self._healthy(assumed)
+    def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
+        bad = self.badness(assumed)[0]
         return _burn_at(self, arrivals, bad, GateOutcome.PASS, (conditions.rollback, conditions.accept))
 
-    def _healthy(self, assumed: Assumptions) -> float:
-        """The share of bad events that is expected."""
+    def fails(self, worse: float, arrivals: ArrivalRates, conditions: Conditions) -> float:
+        return _burn_at(self, arrivals, worse, GateOutcome.FAIL, (conditions.rollback, conditions.accept))
+
+    def badness(self, assumed: Assumptions) -> tuple[float, float, float]:
+        """As `MonitoredGate`, as the share of bad events; all are requests."""
         # It is unknown how many requests are slow; an SLO that is kept leaves some of its budget.
-        return self.budget / 2 if self.slower else min(assumed.error_rate, self.budget)
+        healthy = self.budget / 2 if self.slower else min(assumed.error_rate, self.budget)
+        return healthy, min(BEYOND * self.slow.factor * self.budget, 1.0), 1.0
 
 
 def scaled_to(gate: BurnRateGate, stage: timedelta, *, look: timedelta, written: Container[str] = ()) -> BurnRateGate:

@@ -25,10 +25,10 @@ from pydantic import BeforeValidator, Field
 
 from gates.analyses.base import Conditions, MonitoredGate, StageUse
 from gates.analyses.drift_reference import NUMERIC, PROMPTS, Bins, DriftReference, Feature
-from gates.evidence.batch import Batch, DriftCounts, Source
+from gates.evidence.batch import Batch, DriftCounts
 from gates.model import GateOutcome, NoData, Verdict
 from gates.stats.divergence import STRATUM_REQUESTS, Divergence, Strata
-from gates.traffic import BEYOND, Assumptions, Exposure, GateForecast, forecast_of, smallest_caught
+from gates.traffic import ArrivalRates, Assumptions
 from tidegate.core.errors import UsageError
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Duration
@@ -81,14 +81,11 @@ def _features(value: Any) -> Any:
     return {"features": value} if isinstance(value, list | tuple) else value
 
 
-LARGEST = 50.0
-"""Times what is allowed; who drifts further is another model."""
-
-
 class DriftGate(MonitoredGate):
     """Users must ask both arms the same kind of things, and the canary must answer in the same kind of way."""
 
     name = "drift"
+    scale = "times"
     stages = (StageUse("canary"),)
     several = False
 
@@ -118,36 +115,15 @@ class DriftGate(MonitoredGate):
     def monitor(self, conditions: Conditions) -> DriftMonitor:
         return DriftMonitor(self, conditions.reference, rollback=conditions.rollback)
 
-    def forecast(
-        self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
-    ) -> GateForecast:
-        """As `MonitoredGate`; traffic has no drift that could be assumed, and regressions are times what is allowed."""
-        arrivals, within = exposure.arrivals(source), exposure.within_seconds
-        ratio = arrivals.stable / arrivals.canary
-
-        def fails(times: float) -> float:
-            needed = requests_to_fail(self, times=times, stable_per_canary=ratio, alpha=conditions.rollback)
-            return needed / arrivals.canary
-
-        timed = exposure.timed(source)
-        smallest = smallest_caught(lambda times: fails(times) <= within, 1.0, LARGEST) if timed else None
-        return forecast_of(
-            self.name,
-            source,
-            exposure,
-            arrivals,
-            unit="requests",
-            scale="times",
-            passes=self.passes(source, exposure, assumed, conditions),
-            regression=BEYOND,
-            fails=fails(BEYOND),
-            smallest=smallest,
-        )
-
-    def passes(self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions) -> float:
+    def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
+        """As `MonitoredGate`; traffic has no drift that could be assumed."""
         _ = assumed, conditions
-        arrivals = exposure.arrivals(source)
         return requests_to_pass(self, stable_per_canary=arrivals.stable / arrivals.canary) / arrivals.canary
+
+    def fails(self, worse: float, arrivals: ArrivalRates, conditions: Conditions) -> float:
+        ratio = arrivals.stable / arrivals.canary
+        needed = requests_to_fail(self, times=worse, stable_per_canary=ratio, alpha=conditions.rollback)
+        return needed / arrivals.canary
 
 
 GROWTH = 1.5

@@ -13,9 +13,7 @@ of two counts would lose a part of the copies again and again.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -23,10 +21,9 @@ from pydantic import Field
 
 from gates.analyses.base import (
     BOTH,
-    ArmsTest,
     Conditions,
-    ExpectedFlow,
     MetricTest,
+    PodCountsTest,
     StageUse,
     TestedGate,
     pods_of,
@@ -36,7 +33,6 @@ from gates.model import Sample
 from gates.stats.binary import FailureProcess, ShareProcess
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
-from gates.stats.spread import PodSlots
 from gates.traffic import ArrivalRates, Assumptions, Flow, WholeCounts, evidence_per_request, expected_draws
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc
@@ -83,14 +79,23 @@ class ErrorsGate(TestedGate):
         if conditions.mirrored is not None:
             yield 0, MirrorTest(conditions.mirrored)
 
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
-        if paired:
-            yield partial(expected_pairs_of_failures, self)
-        else:
-            yield partial(expected_failures, self.max_increase, self.tolerance, temper=temper)
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
+        """As `TestedGate`; either arm of a pair leaves its answer out by itself, each canary `worse` more often."""
+        if not paired:
+            yield expected_failures(self.max_increase, self.tolerance, arrivals, worse, assumed, temper=temper)
+            return
+        process = PairedScoresProcess(max_drop=self.max_increase, tolerance=self.tolerance, leading=worse.shape)
+        rates = np.minimum(assumed.error_rate + worse, 1.0)[:, None]
+        yield expected_draws(
+            process,
+            arrivals,
+            lambda first, second: (first < rates).astype(np.float64) - (second < assumed.error_rate),
+        )
 
 
-class BadShareTest(ArmsTest):
+class BadShareTest(PodCountsTest):
     """Trials of both arms in the same scrapes, and which of them ended badly."""
 
     process: FailureProcess
@@ -105,59 +110,39 @@ class BadShareTest(ArmsTest):
         super().__init__(kind, needed=needed)
         self._max_increase = max_increase
         self.process = FailureProcess(max_increase=max_increase, tolerance=tolerance, temper=temper)
-        self._slots = PodSlots()
 
     @abstractmethod
     def trials(self, batch: Batch) -> Sequence[PodTrials]:
         """Those of a batch, pod by pod."""
 
     def take(self, batch: Batch, seconds: float) -> None:
-        pods = self.trials(batch)
-        for pod in pods:
-            self._trials[pod.arm] += pod.trials
-            self._events[pod.arm] += pod.events
-        of_stable = {pod.pod: _counts(pod) for pod in pods if pod.arm is ArmName.STABLE}
-        stable, reused = self._slots.place(of_stable)
-        for slot in reused:
-            self.process.forget_pod(slot)
-        stable = stable if of_stable else np.zeros((len(stable), 2))
-        canaries = [_counts(pod) for pod in pods if pod.arm is ArmName.CANARY and pod.trials]
-        if canaries:
-            self.process.feed(np.sum(canaries, axis=0), stable, seconds, canary_pods=len(canaries))
-        else:
-            self.process.learn(stable, seconds)
-
-    def forget(self) -> None:
-        self._trials: Counter[ArmName] = Counter()
-        self._events: Counter[ArmName] = Counter()
-
-    def count(self, arm: ArmName) -> int:
-        return self._trials[arm]
+        counts = [
+            (pod.arm, pod.pod, np.asarray([pod.trials - pod.events, pod.events], dtype=np.float64))
+            for pod in self.trials(batch)
+            if pod.trials or pod.arm is ArmName.STABLE
+        ]
+        self.feed(self.process, counts, seconds, bins=2)
 
     def compare(self) -> str:
-        canary, stable = (f"{self._events[arm]:,} of {self._trials[arm]:,} ({self._share(arm):.1%})" for arm in BOTH)
+        canary, stable = (f"{self._bad(arm):,} of {self.count(arm):,} ({self._share(arm):.1%})" for arm in BOTH)
         increase = self._share(ArmName.CANARY) - self._share(ArmName.STABLE)
         change = f"{increase * 100:+z.1f} pp, allowed {self._max_increase * 100:+g} pp"
         return f"canary {self.does} {canary} against {stable} on stable ({change})"
 
     @property
     def shows_nothing(self) -> str:
-        shares = [self._share(arm) for arm in ArmName if self._trials[arm]]
-        if len(shares) < 2 or min(shares) + self._max_increase < 1:
-            return ""
-        return "stable leaves no room for a canary that is worse by the margin"
+        if all(self.count(arm) and self._share(arm) + self._max_increase >= 1 for arm in ArmName):
+            return "stable leaves no room for a canary that is worse by the margin"
+        return ""
 
     def numbers(self) -> Mapping[str, float]:
-        trials = {f"{arm}_{self.sample}": float(self._trials[arm]) for arm in BOTH}
-        events = {f"{arm}_{self.events}": float(self._events[arm]) for arm in BOTH}
-        return trials | events | {"design_effect": float(self.process.design_effect.max())}
+        return self.counted(**{f"{arm}_{self.events}": float(self._bad(arm)) for arm in BOTH})
+
+    def _bad(self, arm: ArmName) -> int:
+        return int(self._seen[arm][1]) if arm in self._seen else 0
 
     def _share(self, arm: ArmName) -> float:
-        return self._events[arm] / self._trials[arm]
-
-
-def _counts(pod: PodTrials) -> Array:
-    return np.asarray([pod.trials - pod.events, pod.events], dtype=np.float64)
+        return self._bad(arm) / self.count(arm)
 
 
 class FailureTest(BadShareTest):
@@ -302,14 +287,3 @@ def expected_failures(
         process.feed(came, whole_stable.of(stable * arrivals.stable * each), seconds)
 
     return Flow(process, feed)
-
-
-def expected_pairs_of_failures(gate: ErrorsGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
-    """Either arm leaves its answer out by itself; each canary a share `worse` more often."""
-    process = PairedScoresProcess(max_drop=gate.max_increase, tolerance=gate.tolerance, leading=worse.shape)
-    rates = np.minimum(assumed.error_rate + worse, 1.0)[:, None]
-    return expected_draws(
-        process,
-        arrivals,
-        lambda first, second: (first < rates).astype(np.float64) - (second < assumed.error_rate),
-    )

@@ -19,7 +19,7 @@ from gates.analyses.base import Conditions, MonitoredGate, StageUse
 from gates.analyses.queries import PLACES, PrometheusGate, QuerySource, Window, open_places, without
 from gates.evidence.batch import Batch, Source
 from gates.model import ArmKey, GateOutcome, NoData, Verdict
-from gates.traffic import Assumptions, Exposure, GateForecast
+from gates.traffic import ArrivalRates, Assumptions, Exposure, GateForecast
 from tidegate.core.model import SpecConflict
 from tidegate.core.units import Duration, format_duration
 
@@ -38,6 +38,7 @@ class GuardGate(PrometheusGate, MonitoredGate):
     name = "query"
     stages = (StageUse("shadow", ("proxy",)), StageUse("canary", ("proxy",)))
     bounded = False
+    scale = "bound"
     presets: ClassVar = {
         "vllm-kv-cache": {"query": "max(vllm:kv_cache_usage_perc{{ARM}})", "max": 0.95},
         "vllm-preemptions": {"query": "sum(rate(vllm:num_preemptions_total{{ARM}}[1m]))", "max": 0.1},
@@ -83,34 +84,38 @@ class GuardGate(PrometheusGate, MonitoredGate):
     def monitor(self, conditions: Conditions) -> GuardMonitor:
         return GuardMonitor(self, conditions.gate)
 
+    def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
+        _ = assumed, conditions
+        return _looks(self.held_for, arrivals.look) * arrivals.look
+
+    def fails(self, worse: float, arrivals: ArrivalRates, conditions: Conditions) -> float:
+        _ = worse, conditions
+        return _looks(self.broken_for, arrivals.look) * arrivals.look
+
     def forecast(
         self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
     ) -> GateForecast:
         """As `MonitoredGate`: patience, and no statistics; told in looks, whatever the traffic."""
-        _ = assumed, conditions
-        passes, fails = (_looks(patience, exposure) for patience in (self.held_for, self.broken_for))
+        arrivals = exposure.arrivals(source)
+        passes, fails = self.passes(arrivals, assumed, conditions), self.fails(0.0, arrivals, conditions)
         return GateForecast(
             gate=self.name,
             source=source,
             unit="looks",
-            scale="bound",
-            canary_requests_to_pass=passes,
-            seconds_to_pass=passes * exposure.look_seconds,
+            scale=self.scale,
+            canary_requests_to_pass=round(passes / arrivals.look),
+            seconds_to_pass=passes,
             regression_share=0.0,
-            canary_requests_to_fail=fails,
-            seconds_to_fail=fails * exposure.look_seconds,
+            canary_requests_to_fail=round(fails / arrivals.look),
+            seconds_to_fail=fails,
             within_seconds=exposure.within_seconds,
-            reachable=passes * exposure.look_seconds <= exposure.within_seconds,
+            reachable=passes <= exposure.within_seconds,
         )
 
-    def passes(self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions) -> float:
-        _ = source, assumed, conditions
-        return _looks(self.held_for, exposure) * exposure.look_seconds
 
-
-def _looks(patience: timedelta, exposure: Exposure) -> int:
+def _looks(patience: timedelta, look: float) -> int:
     """A first one, and so many more that it lasted."""
-    return 1 + max(math.ceil(patience.total_seconds() / exposure.look_seconds - 1e-6), 1)
+    return 1 + max(math.ceil(patience.total_seconds() / look - 1e-6), 1)
 
 
 class GuardMonitor:

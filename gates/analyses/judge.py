@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 import numpy as np
 import scipy
 
-from gates.analyses.base import BOTH, Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate, pods_of
+from gates.analyses.base import BOTH, Conditions, MetricTest, StageUse, TestedGate, pods_of
 from gates.analyses.quality import NOTHING_SCORES
 from gates.evidence.batch import ArmName, Batch, Source
 from gates.judge.spec import JudgeGate
@@ -48,9 +47,17 @@ class ScoresGate(TestedGate):
         _ = source, conditions
         yield 1, ScoreTest(self)
 
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
+        """A judge's scores are lower by `worse` in the mean; answers to other prompts differ by more."""
         _ = temper
-        yield partial(expected_scores, self, paired=paired)
+        spread = assumed.score_spread if paired else math.sqrt(2) * assumed.answer_spread
+        process = PairedScoresProcess(max_drop=self.max_drop, tolerance=self.tolerance, leading=worse.shape)
+        drop = worse[:, None]
+        yield expected_draws(
+            process, arrivals, lambda first, _: np.clip(drop + spread * scipy.special.ndtri(first), -1, 1)
+        )
 
 
 MOST_WAITING = 1000
@@ -122,15 +129,3 @@ class ScoreTest(MetricTest):
 
     def auxiliary(self) -> Mapping[str, float]:
         return {name: total / self._answers[name] for name, total in self._dimensions.items() if self._answers[name]}
-
-
-def expected_scores(
-    gate: ScoresGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool
-) -> Flow:
-    """A judge's scores of each canary are lower by `worse` in the mean; answers to other prompts differ by more."""
-    spread = assumed.score_spread if paired else math.sqrt(2) * assumed.answer_spread
-    process = PairedScoresProcess(max_drop=gate.max_drop, tolerance=gate.tolerance, leading=worse.shape)
-    drop = worse[:, None]
-    return expected_draws(
-        process, arrivals, lambda first, _: np.clip(drop + spread * scipy.special.ndtri(first), -1, 1)
-    )

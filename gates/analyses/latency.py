@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +16,9 @@ from pydantic import Field
 
 from gates.analyses.base import (
     BOTH,
-    ArmsTest,
     Conditions,
-    ExpectedFlow,
     MetricTest,
+    PodCountsTest,
     StageUse,
     TestedGate,
 )
@@ -38,7 +36,6 @@ from gates.model import Sample
 from gates.stats.e_process import Array
 from gates.stats.exchange import EXACT_DRAWS
 from gates.stats.paired import PairedTimesProcess
-from gates.stats.spread import PodSlots
 from gates.stats.times import LatencyProcess, count_samples, sample_edges
 from gates.traffic import ArrivalRates, Assumptions, Flow, evidence_per_request, expected_pairs_of_times
 from tidegate.core.metrics import MetricSignal
@@ -99,7 +96,7 @@ PodTimes = tuple[ArmName, str, Times]
 """What one pod of one arm counted, with the pod's name."""
 
 
-class HistogramTest(ArmsTest):
+class HistogramTest(PodCountsTest):
     """A quantile of both arms, counted on one grid."""
 
     process: LatencyProcess | None
@@ -109,7 +106,6 @@ class HistogramTest(ArmsTest):
         super().__init__(kind, needed=needed)
         self._margin, self._temper = margin, temper
         self._edges: Array = sample_edges()
-        self._slots = PodSlots()
 
     @abstractmethod
     def times(self, batch: Batch) -> Sequence[PodTimes]:
@@ -135,25 +131,7 @@ class HistogramTest(ArmsTest):
             self._edges = edges
             self.process = LatencyProcess(edges, **self._margin._asdict(), temper=self._temper)
         counts = [(arm, pod, counted(times, self._edges)) for arm, pod, times in found if times]
-        canaries = [count for arm, _, count in counts if arm is ArmName.CANARY]
-        stable, reused = self._slots.place({pod: count for arm, pod, count in counts if arm is ArmName.STABLE})
-        for slot in reused:
-            self.process.forget_pod(slot)
-        none = np.zeros(len(self._edges) + 1)
-        stable = stable if stable.shape[-1] == len(none) else np.zeros((len(stable), len(none)))
-        canary = np.sum(canaries, axis=0) if canaries else none
-        for arm, seen in ((ArmName.CANARY, canary), (ArmName.STABLE, stable.sum(axis=0))):
-            self._seen[arm] = self._seen.get(arm, 0.0) + seen
-        if canaries:
-            self.process.feed(canary, stable, seconds, canary_pods=len(canaries))
-        else:
-            self.process.learn(stable, seconds)
-
-    def forget(self) -> None:
-        self._seen: dict[ArmName, Array] = {}
-
-    def count(self, arm: ArmName) -> int:
-        return int(np.sum(self._seen.get(arm, 0.0)))
+        self.feed(self.process, counts, seconds, bins=len(self._edges) + 1)
 
     def compare(self) -> str:
         canary, stable = self.quantile(ArmName.CANARY), self.quantile(ArmName.STABLE)
@@ -176,10 +154,7 @@ class HistogramTest(ArmsTest):
     def named(self, prefix: str, unit: str) -> Mapping[str, float]:
         """The numbers: both quantiles between `prefix` and `unit`, and the counts."""
         name = f"{prefix}p{self._margin.quantile * 100:g}"
-        values = {f"{name}_{arm}{unit}": self.quantile(arm) for arm in BOTH if self.count(arm)}
-        counts = {f"{arm}_{self.sample}": float(self.count(arm)) for arm in BOTH}
-        effect = float(self.process.design_effect.max()) if self.process else 1.0
-        return values | counts | {"design_effect": effect}
+        return self.counted(**{f"{name}_{arm}{unit}": self.quantile(arm) for arm in BOTH if self.count(arm)})
 
 
 def as_time(seconds: float) -> str:
@@ -218,11 +193,13 @@ class LatencyGate(TestedGate):
     def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         yield 1, PairedLatencyTest(self) if source == "probe" else LatencyTest(self, temper=conditions.temper)
 
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
         if paired:
-            yield partial(expected_pairs_of_times, self.max_increase, self.tolerance)
+            yield expected_pairs_of_times(self.max_increase, self.tolerance, arrivals, worse, assumed)
         else:
-            yield partial(expected_times, margin_of(self), temper=temper)
+            yield expected_times(margin_of(self), arrivals, worse, assumed, temper=temper)
 
 
 class LatencyTest(HistogramTest):

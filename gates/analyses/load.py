@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import scipy
 from pydantic import Field
 
-from gates.analyses.base import BOTH, Conditions, ExpectedFlow, MetricTest, StageUse, TestedGate
+from gates.analyses.base import BOTH, Conditions, MetricTest, StageUse, TestedGate
 from gates.evidence.batch import ArmLoad, ArmName, Batch, LoadBlock, Source
 from gates.model import Sample
 from gates.stats.e_process import Array
@@ -50,9 +49,17 @@ class LoadGate(TestedGate):
         _ = source, conditions
         yield 1, self.test(self)
 
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
+        """The log ratio of each block is by chance, and what is worse on top."""
         _ = paired, temper
-        yield partial(expected_blocks, self)
+        log_worse = self.log_worse(worse)[:, None]
+        yield expected_draws(
+            self.process(worse.shape),
+            arrivals,
+            lambda first, _: log_worse + assumed.block_spread * scipy.special.ndtri(first),
+        )
 
     def process(self, leading: tuple[int, ...] = ()) -> PairedTimesProcess:
         """What adds up the evidence."""
@@ -216,13 +223,3 @@ class CostGate(LoadGate):
 
     def log_worse(self, worse: Array) -> Array:
         return np.asarray(np.log1p(worse))
-
-
-def expected_blocks(gate: LoadGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
-    """The log ratio of each block is by chance, and what is worse on top."""
-    log_worse = gate.log_worse(worse)[:, None]
-    return expected_draws(
-        gate.process(worse.shape),
-        arrivals,
-        lambda first, _: log_worse + assumed.block_spread * scipy.special.ndtri(first),
-    )

@@ -7,14 +7,13 @@ Of what one window added up no single value is known, so the test rests on sums 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
 import scipy
 from pydantic import Field
 
-from gates.analyses.base import ArmsTest, Conditions, ExpectedFlow, MetricTest
+from gates.analyses.base import ArmsTest, Conditions, MetricTest
 from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
 from gates.evidence.batch import ArmName, Batch, PodTotal, Source
 from gates.model import ArmKey, NoData, Sample
@@ -101,9 +100,25 @@ class MeanGate(BothArmsGate):
         _ = source
         yield 1, MeanTest(self, conditions.gate)
 
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
-        _ = paired, temper
-        yield partial(expected_means, self)
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
+        """Means of windows that differ by chance, and the canary's by `worse` on top."""
+        _ = assumed, paired, temper
+        rates = arrivals.times(self.per_request)
+        window = max(rates.look, FEWEST / rates.canary, FEWEST / rates.stable)
+        counts = np.asarray((rates.canary, rates.stable)) * window
+        ratios = np.stack([self.ratio(worse), np.ones_like(worse)], axis=-1)
+        process, draws = self.process(worse.shape), EvenDraws(1 / window)
+
+        def feed(seconds: float) -> None:
+            chance = scipy.special.ndtri(np.stack(draws.after(seconds), axis=-1))
+            means = np.maximum(1 + self.spread * chance / np.sqrt(counts), 0.0)
+            sums = ratios[:, None, :] * means * counts
+            both = np.stack([sums, np.broadcast_to(counts, sums.shape)], axis=-1)
+            process.feed(both[..., 0, :], both[..., 1, :], seconds)
+
+        yield Flow(process, feed)
 
 
 Totals = dict[ArmName, Array]
@@ -169,22 +184,3 @@ class MeanTest(ArmsTest):
 
 def _none() -> Totals:
     return {arm: np.zeros(2) for arm in ArmName}
-
-
-def expected_means(gate: MeanGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions) -> Flow:
-    """Means of windows that differ by chance, and the canary's by `worse` on top."""
-    _ = assumed
-    rates = arrivals.times(gate.per_request)
-    window = max(rates.look, FEWEST / rates.canary, FEWEST / rates.stable)
-    counts = np.asarray((rates.canary, rates.stable)) * window
-    ratios = np.stack([gate.ratio(worse), np.ones_like(worse)], axis=-1)
-    process, draws = gate.process(worse.shape), EvenDraws(1 / window)
-
-    def feed(seconds: float) -> None:
-        chance = scipy.special.ndtri(np.stack(draws.after(seconds), axis=-1))
-        means = np.maximum(1 + gate.spread * chance / np.sqrt(counts), 0.0)
-        sums = ratios[:, None, :] * means * counts
-        both = np.stack([sums, np.broadcast_to(counts, sums.shape)], axis=-1)
-        process.feed(both[..., 0, :], both[..., 1, :], seconds)
-
-    return Flow(process, feed)

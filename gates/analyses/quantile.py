@@ -5,12 +5,11 @@ saw, the time of a tool, tokens an answer. The same test as of latency, on the h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gates.analyses.base import Conditions, ExpectedFlow, MetricTest
+from gates.analyses.base import Conditions, MetricTest
 from gates.analyses.latency import HistogramTest, PodTimes, expected_times, margin_of
 from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
 from gates.evidence.batch import ArmName, Batch, PodHistogram, Source
@@ -84,9 +83,12 @@ class QuantileGate(BothArmsGate):
         _ = source
         yield 1, QuantileTest(self, conditions.gate, temper=conditions.temper)
 
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
+        """As of times, with the gate's own rate."""
         _ = paired
-        yield partial(expected_observations, self, temper=temper)
+        yield expected_times(margin_of(self), arrivals.times(self.per_request), worse, assumed, temper=temper)
 
 
 class QuantileTest(HistogramTest):
@@ -108,10 +110,3 @@ class QuantileTest(HistogramTest):
 
     def numbers(self) -> Mapping[str, float]:
         return self.named("", f"_{self._unit}" if self._unit else "")
-
-
-def expected_observations(
-    gate: QuantileGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, temper: bool
-) -> Flow:
-    """As of times, with the gate's own rate."""
-    return expected_times(margin_of(gate), arrivals.times(gate.per_request), worse, assumed, temper=temper)

@@ -5,12 +5,11 @@ that fail, answers that are cut for their length, requests that wait in the queu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import ClassVar
 
 from pydantic import Field
 
-from gates.analyses.base import Conditions, ExpectedFlow, MetricTest
+from gates.analyses.base import Conditions, MetricTest
 from gates.analyses.errors import BadShareTest, expected_failures
 from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
 from gates.evidence.batch import ArmName, Batch, PodTrials, Source
@@ -105,9 +104,13 @@ class RatioGate(BothArmsGate):
         _ = source
         yield 1, TrialsTest(self, conditions.gate, temper=conditions.temper)
 
-    def flows(self, *, paired: bool, temper: bool) -> Iterator[ExpectedFlow]:
+    def flows(
+        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
+    ) -> Iterator[Flow]:
+        """As of requests that fail, with the gate's own rate of trials and usual share."""
         _ = paired
-        yield partial(expected_events, self, temper=temper)
+        usual, trials = assumed.model_copy(update={"error_rate": self.usual}), arrivals.times(self.per_request)
+        yield expected_failures(self.max_increase, self.tolerance, trials, worse, usual, temper=temper)
 
 
 class TrialsTest(BadShareTest):
@@ -124,12 +127,3 @@ class TrialsTest(BadShareTest):
     def trials(self, batch: Batch) -> Sequence[PodTrials]:
         self.missing = batch.missing.get(self.kind, "")
         return batch.ratios.get(self.kind, ())
-
-
-def expected_events(
-    gate: RatioGate, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, temper: bool
-) -> Flow:
-    """As of requests that fail, with the gate's own rate of trials and usual share."""
-    usual = assumed.model_copy(update={"error_rate": gate.usual})
-    trials = arrivals.times(gate.per_request)
-    return expected_failures(gate.max_increase, gate.tolerance, trials, worse, usual, temper=temper)

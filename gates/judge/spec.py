@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue
@@ -48,6 +48,8 @@ class JudgeControl(SpecModel):
 
 class JudgeGate(SpecModel):
     """The canary's mean composite score may be `max_drop` below the stable arm's at most."""
+
+    name: ClassVar = "judge"
 
     endpoint: str = Field(pattern=r"^https?://[^\s/?#]+[^\s?#]*$")
     """Base address of an OpenAI-compatible interface, `/v1` included."""

@@ -228,8 +228,8 @@ class _Search:
 
     def _monitor_passes(self, exposure: Exposure, source: Source) -> float:
         assert isinstance(self._settings, MonitoredGate), f"no sequential test asks {self._gate}"
-        passes = self._settings.passes(source, exposure, self._assumed, self._plan.conditions)
-        return told_by(passes, exposure.arrivals(source)) or math.inf
+        arrivals = exposure.arrivals(source)
+        return told_by(self._settings.passes(arrivals, self._assumed, self._plan.conditions), arrivals) or math.inf
 
     def _suffices(self, settings: TestedGate, exposure: Exposure, source: Source) -> bool:
         arrivals = exposure.arrivals(source, judged=settings.judged)

@@ -47,8 +47,8 @@ def power_curve(
     """Let traffic flow until both verdicts are known and the stage's time is over; alike regions share one run."""
     effects = (settings.regression(assumed), *_sizes(settings, assumed))
     first, *others = (
-        _run(flow(arrivals, np.asarray((0.0, *effects)), assumed), arrivals, log_pass, log_fail, within_seconds)
-        for flow in settings.flows(paired=paired, temper=temper)
+        _run(flow, arrivals, log_pass, log_fail, within_seconds)
+        for flow in settings.flows(arrivals, np.asarray((0.0, *effects)), assumed, paired=paired, temper=temper)
     )
     passes = max(run.fine.at[0] for run in (first, *others))
     return PowerCurve(float(passes), effects, tuple(first.worse.at[1:].tolist()), _smallest(first, effects))
@@ -67,8 +67,8 @@ def passes_by(
 ) -> bool:
     """Whether the healthy canary's evidence typically suffices by then: a shorter run, for searches."""
     return all(
-        _fine_by(flow(arrivals, np.zeros(1), assumed), arrivals, log_pass, limit_seconds)
-        for flow in settings.flows(paired=paired, temper=temper)
+        _fine_by(flow, arrivals, log_pass, limit_seconds)
+        for flow in settings.flows(arrivals, np.zeros(1), assumed, paired=paired, temper=temper)
     )
 
 

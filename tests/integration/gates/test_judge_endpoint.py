@@ -90,10 +90,12 @@ def test_a_missing_key_is_told_before_anything_is_asked() -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_busy_judge_is_asked_again_when_it_says(server: OpenAIServer, status: int) -> None:
     server.faults = [refuse(status, retry_after_ms="20"), refuse(status, retry_after_ms="20")]
-    begin = time.perf_counter()
-    assert (await ask(gate(server))).text
+    # The client's own loading takes seconds on a busy machine.
+    async with judge_of(gate(server)) as judge:
+        begin = time.perf_counter()
+        assert (await judge.ask(REQUEST)).text
+        assert time.perf_counter() - begin < 2
     assert len(server.bodies) == 3
-    assert time.perf_counter() - begin < 2
 
 
 async def test_a_silent_judge_is_asked_again(server: OpenAIServer) -> None:

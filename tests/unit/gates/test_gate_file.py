@@ -31,8 +31,8 @@ def test_margins_budget_and_sources_become_terms() -> None:
         "sources: {latency: [users, proxy]}\nmirrored: 50%\n"
     ).terms(counted_by="proxy")
     assert (terms.rollback, terms.accept, terms.temper, terms.mirrored) == (0.005, 0.1, False, 0.5)
-    latency = terms.of(LatencyGate)
-    assert latency is not None
+    latency = terms.settings["latency"]
+    assert isinstance(latency, LatencyGate)
     assert (latency.max_increase, latency.tolerance) == (0.3, 0.1)
     assert (terms.sources_of("latency"), terms.sources_of("errors")) == (("users", "proxy"), ("proxy",))
 

@@ -122,7 +122,8 @@ def test_a_file_of_gates_can_name_them_too() -> None:
 def test_a_name_may_be_the_word_of_another_kind() -> None:
     given = {"latency": {"kind": "latency"}, "quality": {"kind": "errors"}, "errors": TWO["e2e-p50"]}
     gates = Gates.model_validate(given)
-    assert gates.kinds == {"quality": "errors", "errors": "latency"}
+    kinds = {gate: gates.kind_of(gate).name for gate in gates.asked}
+    assert kinds == {"latency": "latency", "errors": "latency", "quality": "errors"}
     assert Gates.model_validate_json(gates.model_dump_json(exclude_unset=True)) == gates
     plan = plan_of(given)
     assert plan.gates == ("latency", "errors", "quality") and plan.settings["errors"].quantile == 0.5  # type: ignore[attr-defined]

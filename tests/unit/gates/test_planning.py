@@ -121,8 +121,8 @@ def test_failures_of_users_are_decided_when_the_plan_says(
 
 
 def _later(rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: float) -> tuple[PairedTimesProcess, Feed]:
-    gate = terms.of(LatencyGate)
-    assert gate
+    gate = terms.settings["latency"]
+    assert isinstance(gate, LatencyGate)
     process = PairedTimesProcess(max_increase=gate.max_increase, tolerance=gate.tolerance, leading=(CANARIES,))
     noise = Assumptions().pair_spread
     return process, lambda: process.feed(math.log1p(worse) + noise * rng.standard_normal((CANARIES, pairs)), LOOK)
@@ -131,8 +131,8 @@ def _later(rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: flo
 def _failing_pairs(
     rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: float
 ) -> tuple[PairedScoresProcess, Feed]:
-    gate = terms.of(ErrorsGate)
-    assert gate
+    gate = terms.settings["errors"]
+    assert isinstance(gate, ErrorsGate)
     process = PairedScoresProcess(max_drop=gate.max_increase, leading=(CANARIES,))
 
     def feed() -> None:
@@ -145,8 +145,8 @@ def _failing_pairs(
 def _scores(
     rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: float
 ) -> tuple[PairedScoresProcess, Feed]:
-    gate = terms.of(ScoresGate)
-    assert gate
+    gate = terms.settings["judge"]
+    assert isinstance(gate, ScoresGate)
     process = PairedScoresProcess(max_drop=gate.max_drop, leading=(CANARIES,))
     noise = Assumptions().score_spread
     return process, lambda: process.feed(np.clip(worse + noise * rng.standard_normal((CANARIES, pairs)), -1, 1), LOOK)

@@ -98,7 +98,7 @@ gates:
 def test_a_file_of_gates_says_what_is_asked_and_what_nobody_here_can_answer() -> None:
     plan = comparison_plan("mine", parse_spec(GATES, GateFile, file="gates.yaml").gates)
     assert plan.gates == ("quality", "agreement")
-    assert plan.pairs.of(AgreementGate) == AgreementGate(min_similarity=0.9)
+    assert plan.pairs.settings["agreement"] == AgreementGate(min_similarity=0.9)
     assert plan.not_asked == ("judge",)
     assert (plan.rollback, plan.rollback_each, plan.pairs.rollback) == (0.02, 0.01, 0.01)
 

@@ -21,8 +21,8 @@ TOOL: dict[str, Any] = {"kind": "quantile", "buckets": BUCKETS, "unit": "s", "ma
 EDGES = tuple(0.05 * 1.4**step for step in range(16))
 
 
-def plan(rollback: str = "1%") -> AnalysisPlan:
-    return plan_of({"tool": TOOL, "budget": {"rollback": rollback}})
+def plan() -> AnalysisPlan:
+    return plan_of({"tool": TOOL})
 
 
 def histogram(rng: np.random.Generator, count: int, slower: float) -> Buckets:
@@ -51,17 +51,6 @@ def test_a_healthy_version_passes_and_a_slower_one_fails() -> None:
     assert bad.reason.startswith("canary p95 is ") and " s on stable (+" in bad.reason
     assert "allowed +50 %): evidence " in bad.reason and bad.reason.endswith(" observations")
     assert bad.numbers["p95_canary_s"] > 1.5 * bad.numbers["p95_stable_s"]
-
-
-@pytest.mark.long
-def test_chance_takes_back_no_more_than_the_budget_and_lets_through_no_more_than_stated() -> None:
-    rng = np.random.default_rng(11)
-    runs = [judged(rng, 1.0, terms=plan("20%"), looks=25).outcome for _ in range(40)]
-    # 8 of 40 are expected at most, and 16 or more once in 300 times.
-    assert sum(outcome is GateOutcome.FAIL for outcome in runs) < 16
-    # At the margin: 2 of 40, and 7 or more once in 300 times.
-    runs = [judged(rng, 1.5, terms=plan(), looks=25).outcome for _ in range(40)]
-    assert sum(outcome is GateOutcome.PASS for outcome in runs) < 7
 
 
 def test_it_is_the_very_test_of_latency() -> None:
