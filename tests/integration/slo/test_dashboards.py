@@ -60,7 +60,8 @@ LABELS = {
     "gate": ("drift",),
     "number": (
         "length_kl",
-        "length_kl_allowed",
+        "length_psi",
+        "length_psi_allowed",
         "canary_mean_entropy_nats",
         "canary_refusal_share",
         *(f"evidence_{side}{end}" for side in ("fine", "worse") for end in ("", "_needed")),
