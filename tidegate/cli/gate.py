@@ -19,6 +19,7 @@ from gates.comparison.model import ApiForm
 from tidegate.cli.options import Ci, Duration, Hosts, PrometheusAccessOption, ReportFiles, TlsCert, TlsKey, duration
 from tidegate.cli.settings import Output, Settings, given, prints
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
+from tidegate.core.units import parse_duration
 
 if TYPE_CHECKING:
     from gates.comparison.comparison import EndpointComparison
@@ -104,7 +105,10 @@ def _since(text: str) -> timedelta | datetime | None:
     with suppress(ValueError):
         if (moment := datetime.fromisoformat(text)).tzinfo:
             return moment
-    return None if text == "canary" else duration(text)
+    try:
+        return None if text == "canary" else parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--since: found {text!r}; expected `canary`, a time with its zone, or {error}") from error
 
 
 def _print_report(judgement: CheckReport, reports: Reports) -> int:

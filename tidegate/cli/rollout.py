@@ -77,8 +77,18 @@ def render(
         else:
             _print_ignored(spec, argo=form == "argo-ignore")
         return ExitCode.DELIVERED
-    objects = _beside(spec, region)
-    if not objects:
+    from pipelines.adapters.specs import read_spec, region_of
+    from pipelines.plan.region_objects import guard_image
+    from rollouts.manifests.render import beside
+    from rollouts.manifests.theirs_spec import TheirsFleetSpec
+
+    read = read_spec(spec)
+    if isinstance(read.fleet, TheirsFleetSpec):
+        # Rights and the guard, beside objects that are not tidegate's own.
+        objects: Sequence[Json] = beside(
+            read.metadata.name, read.fleet, region_of(read.fleet, region), guard_image(read)
+        )
+    else:
         parts = [each for each in RenderPart if not part or each in part]
         fleet, release, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
         if against:
@@ -88,19 +98,6 @@ def render(
             refuse_foreign(release.region, *others)
     print_objects(objects, given().output)
     return ExitCode.DELIVERED
-
-
-def _beside(path: Path, region: str | None) -> Sequence[Json]:
-    """What objects of others get beside them: rights, and the guard; none where objects are tidegate's own."""
-    from pipelines.adapters.specs import read_spec, region_of
-    from pipelines.plan.region_objects import guard_image
-    from rollouts.manifests.render import beside
-    from rollouts.manifests.theirs_spec import TheirsFleetSpec
-
-    spec = read_spec(path)
-    if not isinstance(spec.fleet, TheirsFleetSpec):
-        return ()
-    return beside(spec.metadata.name, spec.fleet, region_of(spec.fleet, region), guard_image(spec))
 
 
 def _print_ignored(spec_path: Path, *, argo: bool) -> None:
