@@ -123,7 +123,7 @@ class Reconciliation:
         status.pop("message", None)
         if message:
             status["message"] = message
-        self.rollout.body = self.world.report(self.rollout.body, tidy(status))
+        self.rollout.read(self.world.report(self.rollout.body, tidy(status)))
 
 
 def template_as_stored(world: World, rollout: Rollout) -> Json:
@@ -275,7 +275,7 @@ def sync_metadata(r: Reconciliation) -> None:
         desired = metadata_of_role(r, stable=is_stable) if is_new or is_stable else None
         old = rs.injected
         if inject(rs.body, desired):
-            rs.body = r.world.update(rs.body)
+            rs.read(r.world.update(rs.body))
         elif not (desired and rs.replicas):
             continue
         for pod in r.world.owned(PODS, rs.body):
