@@ -14,13 +14,7 @@ from datetime import timedelta
 
 from fakes.argo import conditions
 from fakes.argo.conditions import Condition, Pauses, phase_of, set_condition
-from fakes.argo.objects import (
-    EPHEMERAL_METADATA,
-    HASH_LABEL,
-    ReplicaSet,
-    Rollout,
-    moment_of,
-)
+from fakes.argo.objects import EPHEMERAL_METADATA, HASH_LABEL, ReplicaSet, Rollout, moment_of
 from fakes.argo.world import World
 
 from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
