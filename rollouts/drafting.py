@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from rollouts.argo.model import Rollout, pause_points
@@ -75,14 +75,17 @@ async def drafted(
         raise UsageError(f"Rollout {rollout}: found workloadRef to a {kind}; expected a Deployment")
     if workload:
         found = with_workload(found, await cluster.get(DEPLOYMENTS, workload))
-    traffic, route = _route_of(found)
+    canary = at(found, "spec", "strategy", "canary", default={})
+    routing = canary.get("trafficRouting") or {}
+    splits = ((traffic, name) for traffic, router in ROUTERS.items() for name in router.named_in(routing))
+    traffic, route = next(splits, (TrafficRouter.GATEWAY_API, ""))
     live = await cluster.find(ROUTERS[traffic].resource, route) if route else None
     prometheus = await _prometheus(cluster, found)
     delivery = name or rollout
     if not re.fullmatch(NAME, delivery):
         raise UsageError(f"--name: found {delivery!r}; expected lower case letters, digits and dashes")
     serving, region = _container(found, container), re.sub(r"[^a-z0-9]+", "-", context.lower()).strip("-") or "main"
-    canary, by_argument = at(found, "spec", "strategy", "canary", default={}), dict(_by_version(serving))
+    by_argument = dict(_by_version(serving))
     fleet: dict[str, Any] = {
         "kind": "argo",
         "namespace": cluster.namespace,
@@ -119,13 +122,6 @@ async def drafted(
     )
 
 
-def _route_of(rollout: Json) -> tuple[TrafficRouter, str]:
-    """What splits its users: whose object, and its name; empty where nothing does."""
-    routing = at(rollout, "spec", "strategy", "canary", "trafficRouting", default={})
-    found = ((traffic, name) for traffic, router in ROUTERS.items() for name in router.named_in(routing))
-    return next(found, (TrafficRouter.GATEWAY_API, ""))
-
-
 def _container(rollout: Json, wanted: str | None) -> Json:
     """The one that is named; else the one whose image or command speaks of vLLM, or the first."""
     known = containers_of(at(rollout, "spec", "template", default={}))
@@ -133,12 +129,12 @@ def _container(rollout: Json, wanted: str | None) -> Json:
     if not named:
         there = ", ".join(str(each.get("name")) for each in known) or "none"
         raise UsageError(f"--container: found {wanted or 'nothing'}; expected one of: {there}")
-    return max(named, key=_speaks_of_vllm)
+    return max(named, key=lambda each: any("vllm" in word for word in (str(each.get("image")), *_words(each))))
 
 
 def _by_version(container: Json) -> Iterator[tuple[str, str]]:
     """Arguments that end with a number, as a folder or a tag of each version does, with a place for it."""
-    words = [str(each) for each in (*container.get("command", []), *container.get("args", []))]
+    words = _words(container)
     for index, word in enumerate(words):
         name, has_value, value = word.partition("=")
         if name in {"--model", "--revision"}:
@@ -147,9 +143,8 @@ def _by_version(container: Json) -> Iterator[tuple[str, str]]:
                 yield name, _NUMBER.sub("{version}", value)
 
 
-def _speaks_of_vllm(container: Json) -> bool:
-    words: Sequence[object] = (container.get("image"), *container.get("command", []), *container.get("args", []))
-    return any("vllm" in str(word) for word in words)
+def _words(container: Json) -> list[str]:
+    return [str(each) for each in (*container.get("command", []), *container.get("args", []))]
 
 
 def _entry(route: Json | None) -> str:

@@ -16,11 +16,7 @@ from rollouts.doctor.model import (
     Unread,
     metrics_of,
 )
-from rollouts.errors import (
-    ApiError,
-    Forbidden,
-    NotFound,
-)
+from rollouts.errors import ApiError, Forbidden, NotFound
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import EVERYWHERE, AccessReview, Resource
 from rollouts.kube.objects import container_states, labels_of, name_of
@@ -56,16 +52,9 @@ async def gather(
     Raises:
         FleetError: when the API server does not answer or does not know us.
     """
-    rendered = (
-        ROLLOUTS,
-        target.routes.resource,
-        SERVICES,
-        DEPLOYMENTS,
-        POD_MONITORS,
-        ADMISSION_POLICIES,
-        ADMISSION_BINDINGS,
-    )
-    kinds = [kind for kind in rendered if target.rendered(kind)] + [REPLICA_SETS, PODS, EVENTS, RESOURCE_QUOTAS]
+    rendered = (ROLLOUTS, target.routes.resource, SERVICES, DEPLOYMENTS, POD_MONITORS)
+    kinds = [kind for kind in (*rendered, ADMISSION_POLICIES, ADMISSION_BINDINGS) if target.rendered(kind)]
+    kinds += [REPLICA_SETS, PODS, EVENTS, RESOURCE_QUOTAS]
     readings = await asyncio.gather(*(_read(region, kind, target) for kind in kinds))
     pods, deployments = [await _of_controller(region, kind, target) for kind in (PODS, DEPLOYMENTS)]
     seen = Snapshot(

@@ -35,6 +35,7 @@ from rollouts.errors import (
 )
 from rollouts.kube.credentials import EARLY, ApiServer, Credential, CredentialProvider
 from rollouts.kube.model import STRICT, AccessReview, Body, ObjectList, PatchKind, Request, Resource
+from rollouts.kube.objects import at
 from rollouts.kube.resources import ACCESS_REVIEWS, resource_of
 from rollouts.kube.retry import RetryPolicy, may_repeat, time_left
 from tidegate import __version__
@@ -140,18 +141,17 @@ class KubeClient:
 
     async def create(self, resource: Resource, body: Json) -> Json:
         """Bring a new object; Conflict when its name is taken."""
-        return await self.send(Request("POST", resource, "", _namespace(body), body=body, query=STRICT))
+        return await self.send(Request("POST", resource, body=body, query=STRICT))
 
     async def replace(self, resource: Resource, body: Json) -> Json:
         """Write the whole object (PUT); Conflict when somebody was faster."""
-        name, where = body["metadata"]["name"], _namespace(body)
-        return await self.send(Request("PUT", resource, name, where, body=body, query=STRICT))
+        return await self.send(Request("PUT", resource, body["metadata"]["name"], body=body, query=STRICT))
 
     async def apply(self, body: Json, *, force: bool = False, dry_run: bool = False) -> Json:
         """Server-side apply as field manager `tidegate`, with unknown fields refused; `force` takes fields over."""
-        resource, name, where = resource_of(body), body["metadata"]["name"], _namespace(body)
+        resource, name = resource_of(body), body["metadata"]["name"]
         query = STRICT | ({"force": "true"} if force else {}) | (DRY_RUN if dry_run else {})
-        return await self.send(Request("PATCH", resource, name, where, "", PatchKind.APPLY, body, query))
+        return await self.send(Request("PATCH", resource, name, patch=PatchKind.APPLY, body=body, query=query))
 
     async def patch(
         self,
@@ -178,8 +178,10 @@ class KubeClient:
         # Such as `PATCH rollouts/support-llm/status`.
         parts = (request.resource.plural, request.name, request.subresource)
         description = f"{request.method} {'/'.join(part for part in parts if part)}"
-        where = self.namespace if request.namespace is None else request.namespace
-        path = request.resource.path(where, request.name, request.subresource)
+        said = request.namespace
+        if said is None:
+            said = at(request.body, "metadata", "namespace") or self.namespace
+        path = request.resource.path(said, request.name, request.subresource)
         headers, content = dict(request.headers), None
         if request.body is not None:
             content = json.dumps(request.body, separators=(",", ":"), ensure_ascii=False).encode()
@@ -318,10 +320,6 @@ def credential_provider(context: str | None, *, clock: Clock, kubeconfig: str | 
             ) from None
 
     return CredentialProvider(source, clock)
-
-
-def _namespace(body: Json) -> str | None:
-    return body.get("metadata", {}).get("namespace") or None
 
 
 def _trust(server: ApiServer) -> ssl.SSLContext | bool:

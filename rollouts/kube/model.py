@@ -71,7 +71,7 @@ class Request:
     name: str = ""
     """Empty for the whole collection."""
     namespace: str | None = None
-    """None for the namespace of the one who sends it; `EVERYWHERE` for all."""
+    """None for the namespace that the body names, else that of the one who sends it; `EVERYWHERE` for all."""
     subresource: str = ""
     """Such as `status` or `scale`; or `proxy/PATH` of a pod, which its own server answers."""
     patch: PatchKind | None = None

@@ -88,11 +88,6 @@ class Site(Value):
         return self.fleet.regions[self.release.region].prometheus
 
     @property
-    def route(self) -> Resource:
-        """The kind of object that splits its users."""
-        return self.fleet.route_kind
-
-    @property
     def account(self) -> str:
         """The service account of the engines."""
         return self.fleet.pod.service_account or self.name

@@ -259,10 +259,6 @@ class PodSpec(SpecModel):
             yield SpecConflict(("shared_memory",), self.shared_memory, expected)
 
 
-LONGEST_WINDOW = timedelta(hours=1)
-"""The API server refuses a longer `stabilizationWindowSeconds`."""
-
-
 class AutoscaleSpec(SpecModel):
     """As many engines as the signals ask for, by KEDA; the signal that asks for most counts."""
 
@@ -283,20 +279,19 @@ class AutoscaleSpec(SpecModel):
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Bounds that leave nothing, no signal at all, engines that come and go, windows that Kubernetes refuses."""
-        if self.min_replicas > self.max_replicas:
-            yield SpecConflict(
-                ("min_replicas",), str(self.min_replicas), f"at most `max_replicas`, which is {self.max_replicas}"
-            )
-        if self.waiting is None and self.kv_cache is None and self.ttft is None:
-            yield SpecConflict(("waiting",), "no signal", "at least one of waiting, kv_cache, ttft")
-        if self.down_after <= self.up_after:
-            found = f"{format_duration(self.down_after)}, as soon as up"
-            yield SpecConflict(
-                ("down_after",), found, f"more than `up_after`, which is {format_duration(self.up_after)}"
-            )
-        for name, window in {"up_after": self.up_after, "down_after": self.down_after}.items():
-            if window > LONGEST_WINDOW:
-                yield SpecConflict((name,), format_duration(window), "at most 1h")
+        least, most, up, down = self.min_replicas, self.max_replicas, self.up_after, self.down_after
+        silent = self.waiting is None and self.kv_cache is None and self.ttft is None
+        soon, later = f"{format_duration(down)}, as soon as up", f"more than `up_after`, which is {format_duration(up)}"
+        for wrong, field, found, expected in (
+            (least > most, "min_replicas", str(least), f"at most `max_replicas`, which is {most}"),
+            (silent, "waiting", "no signal", "at least one of waiting, kv_cache, ttft"),
+            (down <= up, "down_after", soon, later),
+            # The API server refuses a longer `stabilizationWindowSeconds`.
+            (up > timedelta(hours=1), "up_after", format_duration(up), "at most 1h"),
+            (down > timedelta(hours=1), "down_after", format_duration(down), "at most 1h"),
+        ):
+            if wrong:
+                yield SpecConflict((field,), found, expected)
 
 
 class WarmPoolSpec(SpecModel):

@@ -133,7 +133,7 @@ def rights(site: Site) -> Rights:
     applied = {
         "rollouts": name,
         "services": direct,
-        site.route.plural: f"{name} {direct}" if fleet.gateway.direct else name,
+        fleet.route_kind.plural: f"{name} {direct}" if fleet.gateway.direct else name,
         "analysistemplates": "",
         "podmonitors": "",
         **({"poddisruptionbudgets": name} if fleet.unavailable else {}),
@@ -141,7 +141,7 @@ def rights(site: Site) -> Rights:
         **({"scaledobjects": name} if fleet.autoscale else {}),
     }
     return (
-        *(each for each in guard_rights(name, name, site.route, name) if each.resource != EVENTS),
+        *(each for each in guard_rights(name, name, fleet.route_kind, name) if each.resource != EVENTS),
         # Server-side apply is a patch; of an object that is not there yet it asks for `create` too.
         *_rights("\n".join(f"create {kind}\nget,patch {kind} {names}" for kind, names in applied.items())),
         *_rights(LOOKED_AT, name=name),

@@ -30,7 +30,7 @@ def guard_of(site: Site) -> tuple[Json, ...]:
         **({"priorityClassName": site.priority} if site.priority else {}),
         **({"imagePullSecrets": [{"name": name} for name in fleet.pod.pull_secrets]} if fleet.pod.pull_secrets else {}),
     }
-    rights, region = guard_rights(site.name, site.name, site.route, site.name), site.release.region
+    rights, region = guard_rights(site.name, site.name, fleet.route_kind, site.name), site.release.region
     image, settings, user = site.release.guard, fleet.guard, fleet.pod.user
     return guarding(site, image, rights, region, place, settings=settings, user=user, pod=pod)
 

@@ -74,115 +74,47 @@ class Rollout:
     """A Rollout, its defaults filled in; `body` is what the API has."""
 
     def __init__(self, body: Json, workload: Json | None = None) -> None:
-        self.body = body
         self.workload = workload
         self._own = body["spec"] if workload is None else workload["spec"]
+        self.read(body)
 
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
-
-    @property
-    def namespace(self) -> str:
-        return str(self.body["metadata"].get("namespace", ""))
-
-    @property
-    def generation(self) -> int:
-        return int(self.body["metadata"].get("generation", 0))
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        return self.body["metadata"].get("annotations") or {}
-
-    @property
-    def revision(self) -> int:
-        return int(self.annotations.get(REVISION, 0))
-
-    @property
-    def spec(self) -> Json:
-        spec: Json = self.body["spec"]
-        return spec
-
-    @property
-    def status(self) -> Json:
-        status: Json = self.body.setdefault("status", {})
-        return status
-
-    @property
-    def template(self) -> Json:
-        """The pod template: its own, or that of the workload it refers to."""
-        template: Json = self._own["template"]
-        return template
-
-    @property
-    def selector(self) -> Json:
-        """Its own, or that of the workload it refers to."""
-        return self.spec.get("selector") or self._own.get("selector") or {}
-
-    @property
-    def strategy(self) -> Json:
+    def read(self, body: Json) -> None:
+        """Be as it is now."""
+        metadata, spec = body["metadata"], body["spec"]
+        status: Json = body.setdefault("status", {})
+        self.body, self.spec, self.status = body, spec, status
+        self.name, self.namespace = str(metadata["name"]), str(metadata.get("namespace", ""))
+        self.generation = int(metadata.get("generation", 0))
+        self.annotations: dict[str, str] = metadata.get("annotations") or {}
+        self.revision = int(self.annotations.get(REVISION, 0))
+        self.template: Json = self._own["template"]
+        """Its own, or that of the workload it refers to; its selector too."""
+        self.selector: Json = spec.get("selector") or self._own.get("selector") or {}
+        self.strategy: Json = spec["strategy"].get("canary") or {}
         """Of a canary: another one is not simulated."""
-        strategy: Json = self.spec["strategy"].get("canary") or {}
-        return strategy
+        self.dynamic = bool(self.strategy.get("dynamicStableScale"))
+        self.replicas, self.paused = int(spec.get("replicas", 1)), bool(spec.get("paused"))
+        self.steps: list[Json] = self.strategy.get("steps", [])
+        self.step_index = int(status.get("currentStepIndex", 0)) if self.steps else None
+        """None when there are no steps."""
+        index = self.step_index
+        self.step = self.steps[index] if index is not None and index < len(self.steps) else None
+        """None when there are no steps, or all are behind it (`GetCurrentCanaryStep`)."""
+        self.stable_hash, self.current_hash = str(status.get("stableRS", "")), str(status.get("currentPodHash", ""))
+        self.fully_promoted = self.stable_hash == self.current_hash
+        """`IsFullyPromoted`: also true before anything was deployed."""
+        self.weights: Json | None = status.get("canary", {}).get("weights")
+        self.aborted, self.promoting_fully = bool(status.get("abort")), bool(status.get("promoteFull"))
+        self.scale_down_delay = timedelta(seconds=self.strategy.get("scaleDownDelaySeconds", 30))
+        """30 s by default."""
+        seconds = self.strategy.get("abortScaleDownDelaySeconds", 30)
+        self.abort_scale_down_delay = timedelta(seconds=seconds) if seconds else None
+        """30 s by default; None, which is 0 in the spec: an aborted canary stays up for ever."""
 
     @property
     def traffic(self) -> Json:
         traffic: Json = self.strategy["trafficRouting"]
         return traffic
-
-    @property
-    def dynamic(self) -> bool:
-        return bool(self.strategy.get("dynamicStableScale"))
-
-    @property
-    def replicas(self) -> int:
-        return int(self.spec.get("replicas", 1))
-
-    @property
-    def paused(self) -> bool:
-        return bool(self.spec.get("paused"))
-
-    @property
-    def steps(self) -> list[Json]:
-        steps: list[Json] = self.strategy.get("steps", [])
-        return steps
-
-    @property
-    def step_index(self) -> int | None:
-        """None when there are no steps."""
-        return int(self.status.get("currentStepIndex", 0)) if self.steps else None
-
-    @property
-    def step(self) -> Json | None:
-        """None when there are no steps, or all are behind it (`GetCurrentCanaryStep`)."""
-        index = self.step_index
-        return self.steps[index] if index is not None and index < len(self.steps) else None
-
-    @property
-    def stable_hash(self) -> str:
-        return str(self.status.get("stableRS", ""))
-
-    @property
-    def current_hash(self) -> str:
-        return str(self.status.get("currentPodHash", ""))
-
-    @property
-    def fully_promoted(self) -> bool:
-        """`IsFullyPromoted`: also true before anything was deployed."""
-        return self.stable_hash == self.current_hash
-
-    @property
-    def weights(self) -> Json | None:
-        weights: Json | None = self.status.get("canary", {}).get("weights")
-        return weights
-
-    @property
-    def aborted(self) -> bool:
-        return bool(self.status.get("abort"))
-
-    @property
-    def promoting_fully(self) -> bool:
-        return bool(self.status.get("promoteFull"))
 
     @property
     def pod_hash(self) -> str:
@@ -193,61 +125,32 @@ class Rollout:
     def step_hash(self) -> str:
         return safe_hash(self.steps)
 
-    @property
-    def scale_down_delay(self) -> timedelta:
-        """30 s by default."""
-        return timedelta(seconds=self.strategy.get("scaleDownDelaySeconds", 30))
-
-    @property
-    def abort_scale_down_delay(self) -> timedelta | None:
-        """30 s by default; None, which is 0 in the spec: an aborted canary stays up for ever."""
-        seconds = self.strategy.get("abortScaleDownDelaySeconds", 30)
-        return timedelta(seconds=seconds) if seconds else None
-
 
 class ReplicaSet:
     """A ReplicaSet; `body` is what the API has."""
 
     def __init__(self, body: Json) -> None:
-        self.body = body
+        self.read(body)
 
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
-
-    @property
-    def hash(self) -> str:
-        return str(self.body["metadata"].get("labels", {}).get(HASH_LABEL, ""))
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        return self.body["metadata"].get("annotations") or {}
-
-    @property
-    def revision(self) -> int:
-        return int(self.annotations.get(REVISION, 0))
+    def read(self, body: Json) -> None:
+        """Be as it is now."""
+        metadata, status = body["metadata"], body.get("status", {})
+        self.body, self.name = body, str(metadata["name"])
+        self.hash = str(metadata.get("labels", {}).get(HASH_LABEL, ""))
+        self.annotations: dict[str, str] = metadata.get("annotations") or {}
+        self.replicas = int(body["spec"].get("replicas", 1))
+        """Desired."""
+        self.actual, self.ready, self.available = (
+            int(status.get(key, 0)) for key in ("replicas", "readyReplicas", "availableReplicas")
+        )
 
     @property
     def created(self) -> datetime:
         return moment_of(self.body["metadata"]["creationTimestamp"])
 
     @property
-    def replicas(self) -> int:
-        """Desired."""
-        return int(self.body["spec"].get("replicas", 1))
-
-    @property
-    def actual(self) -> int:
-        """Pods that exist."""
-        return int(self.body.get("status", {}).get("replicas", 0))
-
-    @property
-    def ready(self) -> int:
-        return int(self.body.get("status", {}).get("readyReplicas", 0))
-
-    @property
-    def available(self) -> int:
-        return int(self.body.get("status", {}).get("availableReplicas", 0))
+    def revision(self) -> int:
+        return int(self.annotations.get(REVISION, 0))
 
     @property
     def scale_down_at(self) -> datetime | None:

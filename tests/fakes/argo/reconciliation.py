@@ -14,13 +14,7 @@ from datetime import timedelta
 
 from fakes.argo import conditions
 from fakes.argo.conditions import Condition, Pauses, phase_of, set_condition
-from fakes.argo.objects import (
-    EPHEMERAL_METADATA,
-    HASH_LABEL,
-    ReplicaSet,
-    Rollout,
-    moment_of,
-)
+from fakes.argo.objects import EPHEMERAL_METADATA, HASH_LABEL, ReplicaSet, Rollout, moment_of
 from fakes.argo.world import World
 
 from rollouts.kube.resources import PODS, REPLICA_SETS, SERVICES
@@ -123,7 +117,7 @@ class Reconciliation:
         status.pop("message", None)
         if message:
             status["message"] = message
-        self.rollout.body = self.world.report(self.rollout.body, tidy(status))
+        self.rollout.read(self.world.report(self.rollout.body, tidy(status)))
 
 
 def template_as_stored(world: World, rollout: Rollout) -> Json:
@@ -275,7 +269,7 @@ def sync_metadata(r: Reconciliation) -> None:
         desired = metadata_of_role(r, stable=is_stable) if is_new or is_stable else None
         old = rs.injected
         if inject(rs.body, desired):
-            rs.body = r.world.update(rs.body)
+            rs.read(r.world.update(rs.body))
         elif not (desired and rs.replicas):
             continue
         for pod in r.world.owned(PODS, rs.body):

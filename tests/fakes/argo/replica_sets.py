@@ -287,8 +287,8 @@ def _take_revision(r: Reconciliation, revision: int) -> None:
     if r.rollout.revision == revision:
         return
     annotate(r.rollout.body, **{REVISION: str(revision)})
-    r.rollout.body = r.world.update(r.rollout.body)
+    r.rollout.read(r.world.update(r.rollout.body))
 
 
 def _write(r: Reconciliation, rs: ReplicaSet) -> None:
-    rs.body = r.world.update(rs.body)
+    rs.read(r.world.update(rs.body))

@@ -49,15 +49,7 @@ from fakes.kube.store import Event
 
 from rollouts.kube.model import MANAGER as TIDEGATE
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import (
-    DEPLOYMENTS,
-    NODES,
-    PODS,
-    REPLICA_SETS,
-    ROLLOUTS,
-    SERVICES,
-    VIRTUAL_SERVICES,
-)
+from rollouts.kube.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
 from tidegate.core.model import Json
 
 _KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS, DEPLOYMENTS)}

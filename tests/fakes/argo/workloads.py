@@ -240,7 +240,7 @@ def reconcile_deployment(world: World, body: Json) -> None:
         count = desired if rs.name == name else 0
         if rs.replicas != count:
             rs.body["spec"]["replicas"] = count
-            rs.body = world.update(rs.body)
+            rs.read(world.update(rs.body))
     if all(rs.name != name for rs in owned):
         owned.append(ReplicaSet(world.create(_replica_set(body, name, desired))))
     ready, available = sum(rs.ready for rs in owned), sum(rs.available for rs in owned)

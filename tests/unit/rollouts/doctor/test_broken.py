@@ -26,11 +26,7 @@ from rollouts.kube.resources import (
 )
 from rollouts.manifests.conventions import GUARD, guard
 from tidegate.core.access import CredentialMissing
-from tidegate.core.adapters.prometheus import (
-    PrometheusDenied,
-    PrometheusRefused,
-    PrometheusUnreachable,
-)
+from tidegate.core.adapters.prometheus import PrometheusDenied, PrometheusRefused, PrometheusUnreachable
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
 from tidegate.core.names import VERSION, WOKEN

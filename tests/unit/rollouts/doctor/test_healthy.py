@@ -8,13 +8,7 @@ import pytest
 from fakes.clusters.doctor_region import CONTROLLER, GPU, NAME, Region, fleet, trial
 
 from rollouts.doctor.model import EvidenceQuery, Severity
-from rollouts.kube.resources import (
-    ADMISSION_POLICIES,
-    DEPLOYMENTS,
-    HTTP_ROUTES,
-    RESOURCE_QUOTAS,
-    ROLLOUTS,
-)
+from rollouts.kube.resources import ADMISSION_POLICIES, DEPLOYMENTS, HTTP_ROUTES, RESOURCE_QUOTAS, ROLLOUTS
 from tidegate.core.adapters.prometheus import PrometheusRefused
 from tidegate.core.model import Json
 
