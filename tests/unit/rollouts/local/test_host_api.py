@@ -13,7 +13,7 @@ from rollouts.errors import NotPossible, error_from_json
 from rollouts.local.host import OF_REGION, Host
 from rollouts.local.locks import Layout
 from rollouts.local.region import LocalRegion
-from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
+from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.testing import FakeClock, FakeEngines, FakeProxy, an_engine
 
 
@@ -44,19 +44,6 @@ def a_body(version: str) -> dict[str, Any]:
 @pytest.fixture
 def host(tmp_path: Path) -> Asked:
     return Asked(tmp_path)
-
-
-async def test_a_whole_rollout_goes_over_the_wire(host: Asked) -> None:
-    assert (await host.operation("deploy", engine=a_body("6"))).phase is RegionPhase.STEADY
-    assert (await host.operation("deploy", engine=a_body("7"))).phase is RegionPhase.TRIAL
-    assert (await host.operation("mirror", percent=100)).mirror == 100
-    assert (await host.operation("shift", weight=25)).weight == 25
-    assert (await host.post("/regions/eu-west-1/way_back")).json() == "6"
-    promoted = await host.operation("promote")
-    assert promoted.stable and promoted.stable.version == "7"
-    back = await host.operation("rollback", to="6")
-    assert back.stable and back.stable.version == "6"
-    assert await host.operation("observe") == back
 
 
 async def test_an_error_keeps_its_class_and_its_words(host: Asked) -> None:

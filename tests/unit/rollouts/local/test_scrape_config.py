@@ -21,17 +21,6 @@ def test_an_engine_is_labelled_with_service_region_role_and_version() -> None:
     assert target["labels"] == {"part": "engine"} | arm
 
 
-def test_a_proxy_knows_its_service_and_region_and_leaves_roles_to_its_clusters() -> None:
-    target = scrape_config.proxy_target("chat", "eu-west-1", "http://127.0.0.1:9000")
-    labels = {"part": "proxy", "service": "chat", "region": "eu-west-1"}
-    assert target == {"targets": ["127.0.0.1:9000"], "labels": labels}
-
-
-def test_a_delivery_labels_its_numbers_itself() -> None:
-    target = scrape_config.delivery_target("http://127.0.0.1:9400")
-    assert target == {"targets": ["127.0.0.1:9400"], "labels": {"part": "delivery"}}
-
-
 @pytest.mark.parametrize(
     ("label", "name", "role", "version"),
     [
@@ -47,12 +36,6 @@ def test_a_cluster_name_becomes_role_and_version(label: str, name: str, role: st
     assert match is not None
     labels = {rule["target_label"]: match[int(rule["replacement"][1:])] for rule in rules}
     assert labels == {"role": role, "version": version}
-
-
-def test_each_job_takes_its_own_part_of_the_targets() -> None:
-    jobs = CONFIG["scrape_configs"]
-    assert [job["relabel_configs"][0]["regex"] for job in jobs] == ["engine", "proxy", "delivery"]
-    assert {job["file_sd_configs"][0]["files"][0] for job in jobs} == {"/state/targets.json"}
 
 
 def test_only_metrics_that_gates_or_people_read_are_kept() -> None:
