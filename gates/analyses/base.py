@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -199,24 +199,24 @@ class StageUse:
     """Whether a stage that names no gates has it."""
 
 
-class Monitor(Protocol):
+class Monitor(ABC):
     """The part of a sequential test that is a gate with statistics of its own."""
 
     def refuse(self, batch: Batch) -> None:
-        """Raise a `UsageError` when the batch does not fit the plan."""
-        ...
+        """Raise a `UsageError` when the batch does not fit the plan; most kinds take any."""
+        _ = batch
 
+    @abstractmethod
     def take(self, batch: Batch, seconds: float) -> None:
         """Learn from one batch, so many seconds after the one before."""
-        ...
 
+    @abstractmethod
     def restart(self) -> None:
         """Traffic is shared out again."""
-        ...
 
+    @abstractmethod
     def verdict(self, *, deadline_passed: bool) -> Verdict:
         """What it says of all batches so far."""
-        ...
 
 
 class GateSettings(SpecModel):
@@ -287,8 +287,8 @@ class TestedGate(GateSettings):
     def written(cls, share: float) -> str:
         """A margin or a tolerance, as a person writes it."""
         if cls.scale == "score":
-            return f"{share:g}"
-        return f"{share * 100:g}pp" if cls.scale == "points" else f"{share:.0%}"
+            return f"{share:.6g}"
+        return f"{share * 100:.6g}{'pp' if cls.scale == 'points' else '%'}"
 
     @abstractmethod
     def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:

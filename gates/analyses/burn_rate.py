@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from gates.analyses.base import Conditions, MonitoredGate, StageUse, as_odds, as_ratio, pods_of
+from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse, as_odds, as_ratio, pods_of
 from gates.analyses.queries import PLACES, AsksPrometheus, QuerySource, Window, open_places, without
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, Times
 from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
@@ -31,7 +31,6 @@ from gates.traffic import (
     Assumptions,
     WholeCounts,
 )
-from tidegate.core.errors import UsageError
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.units import Duration, Percent, format_duration
@@ -223,7 +222,7 @@ class _Pair:
     worse: Onset
 
 
-class BurnRateMonitor:
+class BurnRateMonitor(Monitor):
     """Takes looks, answers verdicts; the same looks always give the same verdicts."""
 
     def __init__(self, settings: BurnRateGate, *, rollback: float = 0.01, accept: float = 0.05) -> None:
@@ -244,9 +243,6 @@ class BurnRateMonitor:
         self._silence = "nothing was asked yet"
         self._failed: Verdict | None = None
 
-    def refuse(self, batch: Batch) -> None:
-        """Every batch fits."""
-
     def take(self, batch: Batch, seconds: float) -> None:
         """Learn of requests, their times, or what the SLO's queries counted."""
         if self._gate.slower:
@@ -258,15 +254,7 @@ class BurnRateMonitor:
         self.look(batch.time, seconds, events)
 
     def look(self, time: float, seconds: float, events: Events | NoData) -> None:
-        """Learn from one look, so many seconds after the one before.
-
-        Raises:
-            UsageError: when it is not later than the last one; nothing was learnt then.
-        """
-        if time <= self._time:
-            raise UsageError(
-                f"a look at {time:.3f} came after one at {self._time:.3f}", hint="ask in the order of time"
-            )
+        """Learn from one look, so many seconds after the one before."""
         self._time = time
         longest = max(pair.windows.long for pair in self._pairs).total_seconds()
         while self._recent and self._recent[0][0] <= time - longest:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 from pydantic import BeforeValidator, Field
 
-from gates.analyses.base import Conditions, MonitoredGate, StageUse
+from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse
 from gates.analyses.drift_reference import NUMERIC, PROMPTS, Bins, DriftReference, Feature
 from gates.evidence.batch import Batch, DriftCounts
 from gates.model import GateOutcome, NoData, Verdict
@@ -307,7 +307,7 @@ MEANS: Mapping[Feature, str] = {Feature.LENGTH: "mean_length_tokens", Feature.EN
 """Features with a mean, and what it is called."""
 
 
-class DriftMonitor:
+class DriftMonitor(Monitor):
     """Adds up what batches count, and judges it when asked."""
 
     def __init__(self, settings: DriftGate, reference: DriftReference | NoData, *, rollback: float) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gates.analyses.base import Conditions, MonitoredGate, StageUse
+from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse
 from gates.analyses.queries import PLACES, PrometheusGate, QuerySource, Window, open_places, without
 from gates.evidence.batch import Batch, Source
 from gates.model import ArmKey, GateOutcome, NoData, Verdict
@@ -118,7 +118,7 @@ def _looks(patience: timedelta, look: float) -> int:
     return 1 + max(math.ceil(patience.total_seconds() / look - 1e-6), 1)
 
 
-class GuardMonitor:
+class GuardMonitor(Monitor):
     """How long the number has been within its bounds, or out of them, look by look."""
 
     def __init__(self, settings: GuardGate, name: str) -> None:
@@ -129,9 +129,6 @@ class GuardMonitor:
         """The first and the last look of those without a break at which it was on the same side of its bounds."""
         self._silence = "nothing was asked yet"
         self._failed: Verdict | None = None
-
-    def refuse(self, batch: Batch) -> None:
-        """Every batch fits."""
 
     def take(self, batch: Batch, seconds: float) -> None:
         """Learn from one batch; one without the number is the end of every streak."""

@@ -185,7 +185,7 @@ class _Search:
         if least is not None:
             value = _rounded_margin(settings, least)
             passes = self._needs(self._exposure, self._source, wider(least))
-            text = _margin_text(settings, value)
+            text = settings.written(value)
             yield Proposal(
                 change="margin",
                 value=value,
@@ -248,13 +248,6 @@ def _rounded_margin(settings: TestedGate, value: float) -> float:
     """Up to what a person would write."""
     in_percent = settings.scale in ("percent", "cost", "change")
     return math.ceil(value * 100 - 1e-6) / 100 if in_percent else two_digits(value)
-
-
-def _margin_text(settings: TestedGate, value: float) -> str:
-    """A margin as specs write it."""
-    if settings.scale in ("percent", "cost", "change"):
-        return f"{value * 100:.6g}%"
-    return f"{value * 100:.6g}pp" if settings.scale == "points" else f"{value:.6g}"
 
 
 def _least(enough: Callable[[float], bool], low: float, high: float) -> float | None:

@@ -20,7 +20,6 @@ from gates.analyses.burn_rate import (
 from gates.analyses.queries import Window, WithQueries, asking_prometheus
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, PodEvidence
 from gates.model import ArmKey, GateOutcome, NoData, Verdict
-from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 from tidegate.testing import FakeEvidence
 
@@ -105,13 +104,6 @@ def test_nothing_seen_is_never_a_pass() -> None:
 
 def test_a_proven_burn_stays_one() -> None:
     assert judged((100, 50), *[(1000, 0)] * 200).outcome is GateOutcome.FAIL
-
-
-def test_looks_go_forward() -> None:
-    burn = BurnRateMonitor(GATE)
-    burn.look(5, 5, Events(total=1, bad=0))
-    with pytest.raises(UsageError, match="came after one at 5"):
-        burn.look(5, 5, Events(total=1, bad=0))
 
 
 def share_of(outcome: GateOutcome, rate: float, *, runs: int, total: int, every: int) -> float:
