@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from gates.analyses.errors import ErrorsGate
@@ -34,6 +35,7 @@ from rollouts.doctor.diagnosis import diagnose
 from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import DiagnosisTarget, EvidenceQuery, Finding, ScrapeInterval, Severity
 from rollouts.errors import Unfit
+from rollouts.manifests.manifest import Release
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, EventSli
@@ -71,19 +73,18 @@ def check_regions(
     async def check_all() -> list[RegionCheck]:
         if not isinstance(fleet, ArgoFleetSpec):
             return await asyncio.gather(*(_check_theirs(spec, fleet, region) for region in regions))
-        targets = [_target(spec, fleet, region, trusted, controller_namespace) for region in regions]
-        return await asyncio.gather(*(_check(fleet, target) for target in targets))
+        keys, images = pem_of(trusted_images(trusted)), trusted.trust.engines.images
+        # Which engine it is changes no name.
+        known = partial(release_of, spec, fleet, public_keys=keys, repositories=images, serving=False)
+        return await asyncio.gather(*(_check(spec, fleet, known(region), controller_namespace) for region in regions))
 
     return dict(zip(regions, asyncio.run(check_all()), strict=True))
 
 
-def _target(
-    spec: Delivery, fleet: ArgoFleetSpec, region: str, trusted: Trusted, controller_namespace: str
-) -> DiagnosisTarget:
-    # Which engine it is changes no name.
-    keys, images = pem_of(trusted_images(trusted)), trusted.trust.engines.images
-    release = release_of(spec, fleet, region, public_keys=keys, repositories=images, serving=False)
-    return DiagnosisTarget(
+async def _check(spec: Delivery, fleet: ArgoFleetSpec, release: Release, controller_namespace: str) -> RegionCheck:
+    """One region on its own: another's absence is not its."""
+    region, there = release.region, fleet.regions[release.region]
+    target = DiagnosisTarget(
         region=region,
         delivery=spec.metadata.name,
         traffic=fleet.traffic,
@@ -93,14 +94,11 @@ def _target(
         rights=required_access(fleet, release),
         objects=region_objects(spec, fleet, release).objects,
     )
-
-
-async def _check(fleet: ArgoFleetSpec, target: DiagnosisTarget) -> RegionCheck:
-    """One region on its own: another's absence is not its."""
     try:
-        async with cluster_client(fleet.regions[target.region].context, fleet.namespace) as cluster:
-            prometheus = PrometheusQuery(fleet.regions[target.region].prometheus)
-            return RegionCheck(findings=await diagnose(cluster, prometheus, target, SystemClock()))
+        async with cluster_client(there.context, fleet.namespace) as cluster:
+            return RegionCheck(
+                findings=await diagnose(cluster, PrometheusQuery(there.prometheus), target, SystemClock())
+            )
     except TidegateError as error:
         return RegionCheck(problem=str(error))
 

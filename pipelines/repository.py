@@ -16,7 +16,6 @@ import subprocess
 import weakref
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import mkdtemp
@@ -104,10 +103,17 @@ class GitRemote:
     """
 
     def __init__(
-        self, spec: GitSpec, clock: Clock, *, secrets: SecretStore | None = None, program: str = "git"
+        self,
+        spec: GitSpec,
+        clock: Clock,
+        *,
+        synced: ToolInCluster | None = None,
+        secrets: SecretStore | None = None,
+        program: str = "git",
     ) -> None:
-        """Asks nobody, and reads no secret yet."""
+        """`synced` applies what Git says; None where nobody is waited for. Asks nobody, and reads no secret yet."""
         self._spec, self._clock, self._program = spec, clock, program
+        self.synced = synced
         self._secrets = secrets or SecretStore()
         self._place: Path | None = None
         self._used: set[str] = set()
@@ -413,22 +419,13 @@ def said_by_flux(name: str, found: Json) -> Applied:
     )
 
 
-@dataclass(frozen=True)
-class GitAccess:
-    """What a delivery with `git` in its spec is given."""
-
-    repository: GitRemote
-    synced: ToolInCluster | None = None
-    """None where nobody is waited for."""
-
-
-def git_access_for(spec: Delivery, clock: Clock) -> GitAccess | None:
+def git_access_for(spec: Delivery, clock: Clock) -> GitRemote | None:
     """The repository that says what regions serve; None where the spec names none. Asks nobody yet."""
     git, fleet = spec.git, spec.fleet
     if git is None:
         return None
     if git.sync is None or not isinstance(fleet, ClusterFleetSpec):
-        return GitAccess(GitRemote(git, clock))
+        return GitRemote(git, clock)
     tool = git.sync.tool
 
     def cluster_of(region: str) -> KubeClient:
@@ -437,4 +434,4 @@ def git_access_for(spec: Delivery, clock: Clock) -> GitAccess | None:
 
         return connect(tool.context or fleet.regions[region].context or None, clock=clock, namespace=tool.namespace)
 
-    return GitAccess(GitRemote(git, clock), ToolInCluster(tool, cluster_of))
+    return GitRemote(git, clock, synced=ToolInCluster(tool, cluster_of))

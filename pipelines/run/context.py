@@ -21,7 +21,7 @@ from pipelines.events.journal import Journal
 from pipelines.load import LoadOrder, LoadRequest
 from pipelines.model import Plan, PlanStep, StageName
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer, UserSamples
-from pipelines.repository import GitAccess
+from pipelines.repository import GitRemote
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from rollouts.model import Engine, EngineSet
@@ -103,7 +103,7 @@ class Context(Backends):
     """None where nothing runs the commands of gates."""
     loads: BringLoad | None = None
     """None where nobody can bring load of our own."""
-    git: GitAccess | None = None
+    git: GitRemote | None = None
     """The repository that says what regions serve; None where the spec names none."""
     asker: Prover | None = None
     """Proves who asks for this delivery; None where nobody does."""

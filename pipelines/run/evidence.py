@@ -110,14 +110,6 @@ Ask = Callable[[bool], Awaitable[Sequence[Verdict]]]
 """Called with whether the time is over; answers with every gate's verdict."""
 
 
-@dataclass(frozen=True)
-class WatchWindow:
-    """How long a stage lasts, in seconds: at least, and at most."""
-
-    at_least: float
-    within: float
-
-
 @asynccontextmanager
 async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
     """Have something done until the context ends."""
@@ -160,11 +152,11 @@ async def watch_trial(
             taken = now
         return [*await look(trial, feeds, now, final=final), *blind()]
 
-    await watch(context, step, WatchWindow(settings.at_least.total_seconds(), settings.within.total_seconds()), ask)
+    await watch(context, step, ask, at_least=settings.at_least.total_seconds(), within=settings.within.total_seconds())
 
 
-async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask) -> None:
-    """Return when every gate passes.
+async def watch(context: Context, step: PlanStep, ask: Ask, *, at_least: float = 0.0, within: float) -> None:
+    """Return when every gate passes; the stage lasts so many seconds at least, and at most.
 
     Raises:
         Stopped: when a gate fails, the time is over without a verdict, or the canary is gone.
@@ -182,7 +174,7 @@ async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask)
         context.journal.check()
         elapsed = context.clock.monotonic() - start
         try:
-            verdicts = await ask(elapsed >= window.within)
+            verdicts = await ask(elapsed >= within)
         except OutsideError as error:
             verdicts = [blind(str(error))]
         for verdict in verdicts:
@@ -193,10 +185,10 @@ async def watch(context: Context, step: PlanStep, window: WatchWindow, ask: Ask)
         is_blind = context.clock.monotonic() - last_seen >= context.spec.patience.metrics.total_seconds()
         # A pass comes first: evidence that arrives with the deadline is evidence.
         # While the next step could not begin, the canary is watched on: one with users is not left alone.
-        stays = context.journal.is_behind and elapsed < window.within
-        if outcome is GateOutcome.PASS and elapsed >= window.at_least and not stays:
+        stays = context.journal.is_behind and elapsed < within
+        if outcome is GateOutcome.PASS and elapsed >= at_least and not stays:
             return
-        if outcome is GateOutcome.FAIL or elapsed >= window.within or is_blind:
+        if outcome is GateOutcome.FAIL or elapsed >= within or is_blind:
             culprits = (f"gate {each.gate}: {each.reason}" for each in verdicts if each.outcome is outcome)
             raise Stopped(ENDING_OF[outcome], "; ".join(culprits))
         await context.clock.sleep(LOOK_SECONDS)

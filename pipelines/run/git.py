@@ -35,8 +35,8 @@ from pipelines.repository import (
     Applied,
     BranchFiles,
     BranchMoved,
-    GitAccess,
     GitAway,
+    GitRemote,
     SyncUnreadable,
     ToolInCluster,
 )
@@ -71,7 +71,7 @@ class GitWriter:
     """Brings files of a repository to what they have to say."""
 
     spec: GitSpec
-    access: GitAccess
+    remote: GitRemote
     note: Callable[[str], None]
     say: Callable[[GitChange, str], Awaitable[None]] | None = None
     """Returns once it is durable; None for a rollback by a person, of which no ledger is written."""
@@ -87,7 +87,7 @@ class GitWriter:
         since, told = self.clock.now(), False
         while True:
             try:
-                return await call_in_thread(self.access.repository.read, paths)
+                return await call_in_thread(self.remote.read, paths)
             except GitAway as error:
                 until = since + self.spec.patience
                 if self.clock.now() >= until:
@@ -132,7 +132,7 @@ class GitWriter:
                 await self.say(GitChange(), f"{self.spec.branch}: {written}")
             message = message_of(subject, changes.edits, trailers, reason=reason)
             try:
-                commit = await call_in_thread(self.access.repository.commit, found, changes.files, message)
+                commit = await call_in_thread(self.remote.commit, found, changes.files, message)
             # Of one whose answer was lost the next look at the branch tells whether it has arrived.
             except (BranchMoved, GitAway) as error:
                 self.note(str(error))
@@ -149,8 +149,8 @@ class GitWriter:
 
 def _writer_of(context: Context, step: str, *, waits: bool) -> GitWriter:
     """Of a delivery's step. On the way back nobody `waits` for the ledger."""
-    git, access = context.spec.git, context.git
-    assert git is not None and access is not None, f"{step} without a repository"
+    git, remote = context.spec.git, context.git
+    assert git is not None and remote is not None, f"{step} without a repository"
 
     async def say(change: GitChange, message: str) -> None:
         if waits:
@@ -161,7 +161,7 @@ def _writer_of(context: Context, step: str, *, waits: bool) -> GitWriter:
     def note(message: str) -> None:
         context.journal.tell(step, GitChange(), message)
 
-    return GitWriter(git, access, note, say, context.clock)
+    return GitWriter(git, remote, note, say, context.clock)
 
 
 async def record_in_git(context: Context, step: PlanStep) -> None:
@@ -183,8 +183,8 @@ async def record_in_git(context: Context, step: PlanStep) -> None:
     trailers = trailers_of(context.journal.delivery, plan.version.uri, plan.in_production)
     commit = await writer.write(wanted, subject, trailers)
     writer.note(f"{writer.spec.branch} says version {plan.on_trial}: commit {commit[:SHORT]}")
-    if writer.access.synced:
-        await _applied(context, step, writer, writer.access.synced, commit)
+    if writer.remote.synced:
+        await _applied(context, step, writer, writer.remote.synced, commit)
     await _look_after(context, step)
 
 
@@ -228,7 +228,7 @@ async def _said(writer: GitWriter, source: ToolInCluster, region: str, commit: s
         found: Applied = await source.applied(region)
     except FleetError as error:
         return str(error), False
-    includes = writer.access.repository.includes
+    includes = writer.remote.includes
     has = any([await call_in_thread(includes, revision, commit) for revision in found.revisions])
     if has and found.in_sync:
         return f"{found.who} has applied it", True
@@ -285,13 +285,13 @@ async def _withdraw(context: Context, steps: Sequence[PlanStep], reason: str) ->
 
 
 async def write_served(
-    spec: Delivery, access: GitAccess, served: Mapping[str, str], engine_of: EngineOf, note: Callable[[str], None]
+    spec: Delivery, remote: GitRemote, served: Mapping[str, str], engine_of: EngineOf, note: Callable[[str], None]
 ) -> list[str]:
     """Write the version of each region, with its image, once a person has rolled them back.
 
     Args:
         spec: the delivery's.
-        access: to its repository.
+        remote: its repository.
         served: the version of each region that was moved.
         engine_of: knows the image.
         note: hears of each commit.
@@ -299,8 +299,8 @@ async def write_served(
     Returns:
         What went wrong, a line each.
     """
-    assert spec.git is not None, "there is access to what the spec names"
-    writer, left = GitWriter(spec.git, access, note), list[str]()
+    assert spec.git is not None, "there is a repository that the spec names"
+    writer, left = GitWriter(spec.git, remote, note), list[str]()
     for version in dict.fromkeys(served.values()):
         regions = [region for region, there in served.items() if there == version]
         try:
@@ -333,7 +333,7 @@ class GitPreview:
         return tuple(told) or (f"Git says it all already on {self.branch}: nothing would be committed",)
 
 
-def preview_git(spec: Delivery, access: GitAccess | None, plan: Plan | None = None) -> GitPreview | None:
+def preview_git(spec: Delivery, remote: GitRemote | None, plan: Plan | None = None) -> GitPreview | None:
     """Read the repository's files, and look whether a commit could be pushed; nothing is written, here or there.
 
     Returns:
@@ -343,15 +343,15 @@ def preview_git(spec: Delivery, access: GitAccess | None, plan: Plan | None = No
         TidegateError: a file cannot be read, has not the field that is to be written, or nothing may be pushed.
     """
     git = spec.git
-    if git is None or access is None:
+    if git is None or remote is None:
         return None
     # What nobody serves, so that there is something to push whatever the files say now.
     image = f"nowhere@sha256:{sha256(NOBODY.encode()).hexdigest()}"
     rehearsed = wanted_of_regions(spec, git, engine=NOBODY, image=image)
-    found = access.repository.read(paths_of(rehearsed))
+    found = remote.read(paths_of(rehearsed))
     changes = changes_to(rehearsed, found.files)
     message = message_of("whether it may be pushed", changes.edits, trailers_of(NOBODY, NOBODY, NOBODY))
-    access.repository.commit(found, changes.files, message, dry_run=True)
+    remote.commit(found, changes.files, message, dry_run=True)
     if plan is None:
         return None
     files, waves = dict(found.files), dict[int, tuple[FieldEdit, ...]]()
@@ -363,7 +363,7 @@ def preview_git(spec: Delivery, access: GitAccess | None, plan: Plan | None = No
     return GitPreview(git.branch, waves)
 
 
-def refuse_unreadable_sync(spec: Delivery, access: GitAccess | None) -> None:
+def refuse_unreadable_sync(spec: Delivery, remote: GitRemote | None) -> None:
     """Look whether the tool that applies the files can be asked: a delivery does so when all users are on the version.
 
     A cluster that is away now is no reason to refuse: a delivery waits for it.
@@ -371,8 +371,8 @@ def refuse_unreadable_sync(spec: Delivery, access: GitAccess | None) -> None:
     Raises:
         SyncUnreadable: it is not there, or may not be read.
     """
-    if access and access.synced:
-        source, regions = access.synced, spec.regions.names
+    if remote and remote.synced:
+        source, regions = remote.synced, spec.regions.names
 
         async def ask_every_region() -> list[Applied | BaseException]:
             # All of them to their end: one that was cancelled within a request would leave its connection open.

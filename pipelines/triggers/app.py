@@ -60,9 +60,13 @@ class Receiver:
     heard: Counter[WebhookStatus] = field(default_factory=Counter)
     """How many messages ended how."""
 
-    def take(self, message: Message) -> WebhookStatus:
-        """What becomes of the message; blocks while the disk writes."""
-        return self.count(self._judged(message))
+    def take(self, headers: Headers, body: bytes | None) -> WebhookStatus:
+        """What becomes of a message, of which None is a body that is too large; blocks while the disk writes."""
+        if body is None:
+            return self.count(WebhookStatus.OVERSIZE)
+        said = (headers.get(name, "") for name in (DELIVERY_ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER))
+        id_, timestamp, signature = said
+        return self.count(self._judged(Message(id_, timestamp, signature, body)))
 
     def count(self, outcome: WebhookStatus) -> WebhookStatus:
         """Note an answer, also one that was clear before the message was whole."""
@@ -270,7 +274,12 @@ def receiver_routes(receiver: Receiver, reconciler: Reconciler) -> list[Route]:
     """What MLflow and probes ask."""
 
     async def webhook(request: Request) -> Response:
-        outcome = await _taken(request, receiver)
+        try:
+            body = await bounded_body(request, MOST_BYTES)
+        except (TimeoutError, ClientDisconnect):
+            outcome = receiver.count(WebhookStatus.MALFORMED)
+        else:
+            outcome = await run_in_threadpool(receiver.take, request.headers, body)
         status = outcome.http_status
         # What HTTP wants next to a 401.
         headers = {"WWW-Authenticate": SIGNATURE_HEADER} if status is HTTPStatus.UNAUTHORIZED else None
@@ -302,19 +311,3 @@ def requests_route(receiver: Receiver) -> Route:
         return JSONResponse([entry.model_dump(mode="json") for entry in last])
 
     return Route(REQUESTS, requests, methods=["GET"])
-
-
-async def _taken(request: Request, receiver: Receiver) -> WebhookStatus:
-    try:
-        body = await bounded_body(request, MOST_BYTES)
-    except (TimeoutError, ClientDisconnect):
-        return receiver.count(WebhookStatus.MALFORMED)
-    if body is None:
-        return receiver.count(WebhookStatus.OVERSIZE)
-    message = Message(
-        id=request.headers.get(DELIVERY_ID_HEADER, ""),
-        timestamp=request.headers.get(TIMESTAMP_HEADER, ""),
-        signature=request.headers.get(SIGNATURE_HEADER, ""),
-        body=body,
-    )
-    return await run_in_threadpool(receiver.take, message)

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
 from gates.evidence.batch import ArmLoad, Batch, LoadBlock
 from gates.evidence.request_record import RequestRecord
@@ -16,7 +15,7 @@ from pipelines.load import ArmResult, LoadOrder, LoadRequest, LoadResult, arm_lo
 from pipelines.model import PlanStep
 from pipelines.plan.gates import terms_of
 from pipelines.run.context import Context
-from pipelines.run.evidence import WatchWindow, meanwhile, watch
+from pipelines.run.evidence import meanwhile, watch
 from pipelines.run.regions import both_arms
 from pipelines.spec.delivery import LoadStage
 from pipelines.spec.policy import load_requests
@@ -26,15 +25,6 @@ from tidegate.core.threads import call_in_thread
 
 WARM_UP = 0.5
 """Of a block's length: the load that each arm gets first, which is no evidence. First requests compile kernels."""
-
-
-@dataclass(frozen=True)
-class LoadArm:
-    """One version under load."""
-
-    engines: EngineSet
-    engine_hour: float | None
-    """What one engine costs in an hour; None when nobody says."""
 
 
 async def load(context: Context, step: PlanStep) -> None:
@@ -65,7 +55,7 @@ async def load(context: Context, step: PlanStep) -> None:
             return [*trial.verdicts(deadline_passed=final), *blocks.blind()]
 
         try:
-            await watch(context, step, WatchWindow(0.0, settings.within.total_seconds()), ask)
+            await watch(context, step, ask, within=settings.within.total_seconds())
         finally:
             context.trials.keep(name)
             if blocks.taken:
@@ -73,10 +63,9 @@ async def load(context: Context, step: PlanStep) -> None:
 
 
 @asynccontextmanager
-async def _arms(context: Context, step: PlanStep, settings: LoadStage) -> AsyncIterator[Mapping[str, LoadArm]]:
+async def _arms(context: Context, step: PlanStep, settings: LoadStage) -> AsyncIterator[Mapping[str, EngineSet]]:
     """Stable and canary: with a copy of the champion as stable, unless the spec puts the load on users' own."""
     stable, canary = both_arms(await context.fleet(step).observe())
-    prices = engine_hours(context)
     if settings.arms == "serving":
         for arm in (stable, canary):
             if not arm.url:
@@ -84,7 +73,7 @@ async def _arms(context: Context, step: PlanStep, settings: LoadStage) -> AsyncI
                 raise NotPossible(f"{step.region}: the {arm.role} has no address of its own", hint=hint)
         words = f"load on the stable of {step.region}, which serves its users meanwhile"
         context.journal.note(step.id, words)
-        yield {"stable": LoadArm(stable, prices[0]), "canary": LoadArm(canary, prices[1])}
+        yield {"stable": stable, "canary": canary}
         return
     if context.scratch is None:
         hint = "`arms: serving` puts the load on the stable that serves users; or leave the stage out"
@@ -92,7 +81,7 @@ async def _arms(context: Context, step: PlanStep, settings: LoadStage) -> AsyncI
     context.journal.note(step.id, "starting a copy of the champion that serves nobody")
     champion = await context.prepare_champion(step.id)
     async with context.scratch(step.region or "", champion) as copy:
-        yield {"stable": LoadArm(copy, prices[0]), "canary": LoadArm(canary, prices[1])}
+        yield {"stable": copy, "canary": canary}
 
 
 def engine_hours(context: Context) -> tuple[float | None, float | None]:
@@ -118,13 +107,14 @@ class LoadBlocks:
         context: Context,
         step: PlanStep,
         settings: LoadStage,
-        arms: Mapping[str, LoadArm],
+        arms: Mapping[str, EngineSet],
         requests: Sequence[LoadRequest],
     ) -> None:
         """`arms` are by role."""
         self._context, self._step, self._settings = context, step, settings
         self._arms, self._requests = arms, requests
-        self._processes = settings.processes_of(max(arm.engines.engines for arm in arms.values()))
+        self._prices = dict(zip(("stable", "canary"), engine_hours(context), strict=True))
+        self._processes = settings.processes_of(max(arm.engines for arm in arms.values()))
         # Nobody can know the coin before, and it falls again as it fell when a delivery is looked at afterwards.
         self._coin = random.Random(f"{context.journal.delivery} {step.id}")
         self._needs = max((gate.needs or 0 for gate in step.gates), default=0)
@@ -191,7 +181,7 @@ class LoadBlocks:
         return {role: await each for role, each in zip(order, brought, strict=True)}
 
     async def _block(self, role: str, seconds: float, seed: int) -> Sequence[RequestRecord]:
-        engines = self._arms[role].engines
+        engines = self._arms[role]
         concurrency, rate = self._settings.load_of(engines.engines)
         order = LoadOrder(
             url=engines.url,
@@ -210,12 +200,11 @@ class LoadBlocks:
         return await self._context.loads(name, order, self._requests, processes=self._processes)
 
     def _load(self, role: str, records: Sequence[RequestRecord]) -> ArmLoad | None:
-        arm = self._arms[role]
-        return arm_load(records, engines=arm.engines.engines, engine_hour=arm.engine_hour)
+        return arm_load(records, engines=self._arms[role].engines, engine_hour=self._prices[role])
 
     def _result(self, role: str) -> ArmResult:
         loads = [getattr(block, role) for block in self.taken]
-        return arm_result(self._arms[role].engines.version, loads, self._records[role])
+        return arm_result(self._arms[role].version, loads, self._records[role])
 
 
 def _report(context: Context, step: PlanStep, result: LoadResult) -> None:

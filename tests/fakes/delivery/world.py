@@ -25,7 +25,7 @@ from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
 from pipelines.ports import EngineProvider, Ledger, Listener
-from pipelines.repository import GitAccess
+from pipelines.repository import GitRemote
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
 from pipelines.run.resume import StepResult, close, resume, take_step
@@ -193,7 +193,7 @@ class World:
         self.chat = FakeChat({CHAMPION_URL: right, CHALLENGER_URL: right})
         self.identities = FakeIdentities()
         self.asker: Prover | None = None
-        self.git: GitAccess | None = None
+        self.git: GitRemote | None = None
         self.evidence = NewEvidence()
         self.evidence.serves("stable", CHAMPION)
         self.evidence.serves("stable", CHALLENGER)

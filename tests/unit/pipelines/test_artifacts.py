@@ -1,7 +1,8 @@
-"""Transcripts that another process wrote are held again; a spec keeps the files that it names where it names them."""
+"""Transcripts that another process wrote are held and judged again; a spec keeps the files that it names."""
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
@@ -14,6 +15,7 @@ from gates.analyses.errors import ErrorsGate
 from gates.evidence.batch import Batch
 from gates.sequential_test import AnalysisPlan
 from gates.transcript import BatchLine, read, replay
+from pipelines.authority.audit import judge_again
 from pipelines.errors import NotAsPlanned
 from pipelines.events.artifacts import (
     RecordedTrial,
@@ -185,3 +187,41 @@ def test_what_other_machines_do_not_have_is_refused(tmp_path: Path) -> None:
         keep_spec(ledger, tmp_path / "delivery.yaml", spec)
     with pytest.raises(UsageError, match="the spec of delivery 1 was not kept"):
         bring_spec(Attached(ledger.files), "1", "delivery.yaml", tmp_path, ("delivery.yaml",))
+
+
+TRIAL = "canary@eu-west-1"
+
+
+def judged(world: World) -> tuple[list[str], list[str]]:
+    same, differing = judge_again(world.ledger.delivery, world.ledger.recorded(), Attached(world.ledger.files))
+    return list(same), [str(each) for each in differing]
+
+
+async def test_what_differs_from_the_record_is_named(tmp_path: Path) -> None:
+    """Of a canary that two processes watched, at two weights; a file that no verdict names is not read."""
+    world = World(tmp_path)
+    await Steps(world, tmp_path).until(f"{TRIAL}/50")
+    world.ledger.files["evidence/another.jsonl"] = b"{}"
+    same, differing = judged(world)
+    assert TRIAL in same and "another" not in same
+    assert differing == []
+
+    lines = world.ledger.files[PLACE].decode().splitlines()
+    said = json.loads(lines[-1])
+    said["verdicts"][0]["outcome"] = 4
+    world.ledger.files[PLACE] = "\n".join([*lines[:-1], json.dumps(said), ""]).encode()
+    same, (found,) = judged(world)
+    assert TRIAL not in same
+    place = f"changed: {TRIAL}: judged again, line {len(lines)}: {TRIAL}/50: gate latency: outcome"
+    assert found == f"{place}: recorded fail, now pass"
+
+    for text, problem in (
+        ("", "found no terms; expected the terms as the first line"),
+        ('{"time": 1}\n', "found an object without the key kind; expected a line that tidegate wrote"),
+    ):
+        world.ledger.files[PLACE] = text.encode()
+        assert judged(world)[1] == [f"changed: {TRIAL}: cannot be judged again: {TRIAL}.jsonl:1: {problem}"]
+
+    del world.ledger.files[PLACE]
+    same, differing = judged(world)
+    assert TRIAL not in same and differing == []

@@ -11,7 +11,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, World, a_spec
 from gates.model import GateOutcome, Verdict
 from pipelines.errors import Stopped
 from pipelines.model import Ending, PlanStep, StageName
-from pipelines.run.evidence import LOOK_SECONDS, WatchWindow, watch
+from pipelines.run.evidence import LOOK_SECONDS, watch
 from tidegate.core.errors import ExitCode, OutsideError
 from tidegate.testing import an_engine
 
@@ -48,22 +48,22 @@ async def world(tmp_path: Path) -> World:
     return world
 
 
-async def stopped(world: World, gate: Gate, window: WatchWindow | None = None) -> Stopped:
+async def stopped(world: World, gate: Gate, at_least: float = 0) -> Stopped:
     with pytest.raises(Stopped) as caught:
-        await watch(world.context(), STEP, window or WatchWindow(at_least=0, within=60), gate)
+        await watch(world.context(), STEP, gate, at_least=at_least, within=60)
     return caught.value
 
 
 async def test_a_stage_lasts_as_long_as_it_must_even_when_its_gates_pass_at_once(world: World) -> None:
     gate = Gate(GateOutcome.PASS)
-    await watch(world.context(), STEP, WatchWindow(at_least=30, within=60), gate)
+    await watch(world.context(), STEP, gate, at_least=30, within=60)
     assert world.clock.elapsed == 30
     assert len(gate.finals) == 30 / LOOK_SECONDS + 1
 
 
 async def test_a_pass_that_turns_into_a_fail_before_the_stage_may_end_is_a_fail(world: World) -> None:
     gate = Gate(GateOutcome.PASS, GateOutcome.PASS, GateOutcome.FAIL)
-    assert (await stopped(world, gate, WatchWindow(at_least=30, within=60))).ending is Ending.ROLLED_BACK
+    assert (await stopped(world, gate, at_least=30)).ending is Ending.ROLLED_BACK
 
 
 async def test_a_failed_gate_stops_at_once_and_names_itself(world: World) -> None:
@@ -78,7 +78,7 @@ async def test_only_the_gates_that_decided_are_named(world: World) -> None:
         return [Verdict(gate=name, outcome=outcome, reason="bad") for name, outcome in outcomes.items()]
 
     with pytest.raises(Stopped) as caught:
-        await watch(world.context(), STEP, WatchWindow(0, 60), three)
+        await watch(world.context(), STEP, three, at_least=0, within=60)
     assert caught.value.reason == "gate latency: bad; gate agreement: bad"
 
 
@@ -92,7 +92,7 @@ async def test_at_the_end_of_its_time_a_gate_is_asked_for_the_last_time_and_told
 
 async def test_a_pass_in_the_last_look_is_a_pass(world: World) -> None:
     gate = Gate(*[GateOutcome.RUNNING] * 30, GateOutcome.PASS)
-    await watch(world.context(), STEP, WatchWindow(at_least=0, within=60), gate)
+    await watch(world.context(), STEP, gate, at_least=0, within=60)
     assert gate.finals[-1] is True
 
 
@@ -106,9 +106,7 @@ async def test_evidence_that_cannot_be_read_for_long_ends_the_delivery_as_someth
 async def test_evidence_that_comes_back_starts_the_patience_again(world: World) -> None:
     gone = OutsideError("Prometheus is not there")
     almost = [gone] * (int(BLIND_SECONDS / LOOK_SECONDS) - 1)
-    await watch(
-        world.context(), STEP, WatchWindow(0, 60), Gate(*almost, GateOutcome.RUNNING, *almost, GateOutcome.PASS)
-    )
+    await watch(world.context(), STEP, Gate(*almost, GateOutcome.RUNNING, *almost, GateOutcome.PASS), within=60)
     assert world.clock.elapsed > BLIND_SECONDS
 
 
@@ -122,7 +120,7 @@ async def test_no_gates_are_no_pass(world: World) -> None:
         return []
 
     with pytest.raises(Stopped) as caught:
-        await watch(world.context(), STEP, WatchWindow(0, 10), nothing)
+        await watch(world.context(), STEP, nothing, at_least=0, within=10)
     assert caught.value.ending is Ending.INCONCLUSIVE
 
 

@@ -10,7 +10,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, Steps, World
 from fakes.services.git_repository import TeamRepository
 
 from pipelines.model import Ending
-from pipelines.repository import Applied, GitAccess, GitRemote
+from pipelines.repository import Applied, GitRemote
 from pipelines.spec.git import GitSpec
 from tidegate.core.clock import SystemClock
 
@@ -41,9 +41,8 @@ class Team(World):
     def open(self, **more: Any) -> GitRemote:
         """As a process that has just begun."""
         assert self.spec.git is not None
-        remote = GitRemote(self.spec.git, SystemClock())
-        self.git = GitAccess(remote, **more)
-        return remote
+        self.git = GitRemote(self.spec.git, SystemClock(), **more)
+        return self.git
 
     def versions_in_git(self) -> list[str]:
         texts = [self.repository.text(path(each)) for each in REGIONS]
