@@ -62,13 +62,13 @@ def function_lengths() -> dict[str, int]:
 
 LINES = {
     "engine_images": 9_552,
-    "gates": 14_106,
-    "pipelines": 19_459,
-    "registry": 3717,
-    "rollouts": 15_634,
-    "slo": 3_662,
-    "tidegate": 10_930,
-    "tests": 71_925,
+    "gates": 12_934,
+    "pipelines": 18_481,
+    "registry": 3_294,
+    "rollouts": 14_215,
+    "slo": 3_486,
+    "tidegate": 10_031,
+    "tests": 70_858,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -14,7 +14,7 @@ from fakes.metrics.queries import metric_of
 
 from pipelines.doctor import asked_of_prometheus
 from pipelines.spec.delivery import Delivery
-from rollouts.doctor.queries import metrics_of
+from rollouts.doctor.model import metrics_of
 from tidegate.core.spec import SpecError, load_spec, parse_spec
 
 CLUSTERS = "fleet: " + json.dumps(a_fleet("eu-west-1", "us-east-1").model_dump(mode="json", exclude_unset=True))
