@@ -63,7 +63,7 @@ def check_prometheus(
         OutsideError: Prometheus does not answer.
     """
     # Not above: a file of evidence needs no client.
-    from gates.adapters.prometheus_queries import evidence_at
+    from gates.adapters.prometheus import evidence_at
     from gates.trials import Judge, Question
 
     judged = read_gates(gates, of_prometheus=True)

@@ -230,7 +230,7 @@ def serve(
       tidegate gate serve gates.yaml --prometheus http://localhost:9090
       tidegate gate serve gates.yaml --prometheus http://prometheus:9090 --address 0.0.0.0:8095 --token gate.token
     """
-    from gates.adapters.prometheus_queries import evidence_at
+    from gates.adapters.prometheus import evidence_at
     from gates.trials import Judge
     from pipelines.adapters.web_server import ListenOptions, guarded_listener
     from pipelines.judging.gate_sets import read_gates

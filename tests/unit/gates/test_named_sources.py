@@ -29,14 +29,7 @@ def batch(names: EvidenceNames, *series: RawSeries) -> Batch:
     lives = [({"job": "gateway", "instance": "a"}, [(10.0 * step, 1.0) for step in range(3)])]
     window = ScrapeWindow(since=0.0, until=20.0, targets=Targets(lives, [], lookback_seconds=120))
     arm = ArmScrapes(arm=ArmName.CANARY, key=KEY, series=series)
-    return batch_of(
-        [arm],
-        window,
-        pod_label=names.pod,
-        proxy_pod_label=names.proxy_pod,
-        counting=names.requests,
-        histograms=names.times,
-    )
+    return batch_of([arm], window, names)
 
 
 def test_istio_says_by_a_flag_which_streams_were_cut() -> None:
