@@ -303,7 +303,7 @@ def preconditions(
     yield from there(partial(refuse_unanswerable, spec.approvals, at.trusted.trust.approvers, asked=asker is not None))
     if at.own is None:
         local = () if isinstance(spec.fleet, ClusterFleetSpec) else ON_THIS_MACHINE
-        yield from here(partial(require, *local, "openai", "tokenizers"))
+        yield from here(partial(require, *local, "tokenizers"))
         if users and not local:
             hint = "leave it out: a cluster's gateway does not say which version answered"
             yield Reason(UsageError("--users generates load for a fleet on this machine only", hint=hint), Lies.HERE)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from gates.comparison.model import ApiForm
+from gates.model import ApiForm
 from tidegate.cli.options import Ci, Duration, Hosts, PrometheusAccessOption, ReportFiles, TlsCert, TlsKey, duration
 from tidegate.cli.settings import Output, Settings, given, prints
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
 
 if TYPE_CHECKING:
-    from gates.comparison.comparison import EndpointComparison
+    from gates.comparison import EndpointComparison
     from gates.reports.check_report import CheckReport
     from gates.trials import Answer, Judge, Question
     from pipelines.adapters.web_server import Listener
