@@ -230,22 +230,18 @@ def serve(
       tidegate gate serve gates.yaml --prometheus http://localhost:9090
       tidegate gate serve gates.yaml --prometheus http://prometheus:9090 --address 0.0.0.0:8095 --token gate.token
     """
-    from gates.adapters.prometheus import evidence_at
-    from gates.trials import Judge
     from pipelines.adapters.web_server import ListenOptions, guarded_listener
+    from pipelines.judging.check import judge_of
     from pipelines.judging.gate_sets import read_gates
     from tidegate.core.access import endpoint_at
-    from tidegate.core.clock import SystemClock
 
     if not timedelta(minutes=1) <= within <= timedelta(days=30):
         raise UsageError(f"--within {within}: expected 1m to 30d")
     listen = ListenOptions(address, None, token, host or (), tls_cert, tls_key, "--token")
     judged, at = read_gates(gates, of_prometheus=True), endpoint_at(prometheus, access)
-    terms = judged.terms("proxy")
-    source = evidence_at(at, judged.sources, terms)
     # Requests are answered without this context.
     tell = partial(_tell, given())
-    judge = Judge(terms, judged.look, source, SystemClock(), service=judged.service, within=within, changed=tell)
+    judge = judge_of(judged, at, within=within, service=judged.service, changed=tell)
     with guarded_listener(listen) as listener, suppress(asyncio.CancelledError):
         asyncio.run(_answer(judged, judge, listener, at))
     return ExitCode.DELIVERED
