@@ -46,6 +46,10 @@ class PresetName(StrEnum):
     """Whose metrics."""
 
     VLLM = "vllm"
+    LLM_D_INFERENCE_SIM = "llm-d-inference-sim"
+    SGLANG = "sglang"
+    TGI = "tgi"
+    TRITON = "triton"
     ISTIO = "istio"
     ENVOY_GATEWAY = "envoy-gateway"
     NGINX = "nginx"
