@@ -160,6 +160,15 @@ class AnswerScores(Value):
     canary: Scores
 
 
+class ApiForm(StrEnum):
+    """Which of OpenAI's interfaces is asked."""
+
+    CHAT = "chat"
+    """`/chat/completions`: the prompt is the user's message, and the endpoint applies its chat template."""
+    COMPLETIONS = "completions"
+    """`/completions`: the prompt is what the model continues."""
+
+
 class EngineReply(Value):
     """What one arm answered to one prompt of a pair."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gates.evidence.batch import Batch
 from gates.evidence.request_record import RequestRecord
-from gates.model import ArmKey, EngineReply
+from gates.model import ArmKey
 
 
 class Embedder(Protocol):
@@ -38,19 +38,6 @@ class LogLikelihood(Protocol):
 
         Raises:
             OutsideError: when the engine is not there, refuses, is too slow, or gives no log-probabilities.
-        """
-        ...
-
-
-class CompletionSource(Protocol):
-    """An endpoint that answers prompts, at temperature 0."""
-
-    async def ask(self, prompt: str, *, max_tokens: int) -> EngineReply:
-        """Stream one answer.
-
-        Raises:
-            BadAnswer: it was reached, and answered with an error, with nonsense, not in time or not to the end.
-            OutsideError: it was not reached, or whatever stands before it let nobody through.
         """
         ...
 

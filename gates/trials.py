@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from gates.analyses.queries import PrometheusGate
 from gates.evidence.batch import ArmName, Batch
 from gates.model import ArmKey, GateOutcome, OutcomeName, Verdict, worst
 from gates.ports import EvidenceSource
@@ -203,8 +204,15 @@ class Judge:
         """
         self._plan, self._look, self._source, self._clock = plan, look, source, clock
         self._service, self._within, self._ask_seconds, self._changed = service, within, ask_seconds, changed
+        # Gates on queries of a team's own may be all that there are, and their series all that there is.
+        self._reads_series = any(not isinstance(each, PrometheusGate) for each in plan.settings.values())
         self._known: OrderedDict[Question, _Known] = OrderedDict()
         self._lock = Lock()
+
+    @property
+    def now(self) -> datetime:
+        """The newest moment of which all is known."""
+        return self._clock.now() - self._source.settles_within
 
     def ask(self, question: Question) -> Answer:
         """What holds now. What cannot be read, or has no series, is told as the outcome `error`.
@@ -261,7 +269,7 @@ class Judge:
         return known
 
     def _judged(self, question: Question, known: _Known) -> Judged:
-        now = self._clock.now() - self._source.settles_within
+        now = self.now
         stable, canary = question.arms
         begins = question.since or self._begins(canary, now, known)
         # Whole seconds, as an answer says it and a question may repeat it.
@@ -269,7 +277,8 @@ class Judge:
         trial = known.trial
         if trial is None or trial.begins != begins:
             # Stable serves, so it has series; the canary may have begun just now.
-            for arm, seen in ((stable, self._source.sampled(stable, now - GAP, now)), (canary, begins)):
+            serves = not self._reads_series or self._source.sampled(stable, now - GAP, now)
+            for arm, seen in ((stable, serves), (canary, begins)):
                 if not seen:
                     hint = "check `metrics.sources` of the gates, and how the question names the arm"
                     raise NoTrial(f"no series of {arm}: {self._source.selectors(arm)}", hint=hint)

@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.latency import LatencyGate
-from gates.evidence.conventions import BY_ENGINE, HISTOGRAMS, PROCESS_START, UP
-from gates.evidence.selector import NAME, selector
+from gates.evidence.names import NAME, PROCESS_START, UP, selector
 from pipelines.adapters.clusters import cluster_fleet
 from pipelines.adapters.fleets import cluster_client, require_contexts
 from pipelines.adapters.services import places_of, send_by_http
@@ -42,7 +41,7 @@ from slo.model import WINDOW_PLACE, EventSli
 from slo.spec import CountedBy
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
-from tidegate.core.metrics import MetricSignal, MetricSource, source_of
+from tidegate.core.metrics import MetricSignal, MetricSource, PresetName, source_of
 from tidegate.core.model import Value
 
 
@@ -193,31 +192,14 @@ def scraping_of(spec: Delivery, region: str) -> ScrapeInterval:
 def _gates(spec: Delivery, region: str) -> Iterator[EvidenceQuery]:
     """Counts of the stable arm, which is there at any time; gates ask for the canary's by the same names."""
     used = {gate for stage in (spec.shadow, spec.canary) if stage for gate in stage.gates}
-    if spec.sources:
-        yield from _of_sources(spec, region, used)
-        return
-    stable = {"service": spec.metadata.name, "region": region, "role": "stable"}
-    for name in (UP, PROCESS_START):
-        yield EvidenceQuery(asked_by="every gate", query=f"count({selector({NAME: name, **stable})})")
+    if not spec.sources:
+        stable = {"service": spec.metadata.name, "region": region, "role": "stable"}
+        for name in (UP, PROCESS_START):
+            yield EvidenceQuery(asked_by="every gate", query=f"count({selector({NAME: name, **stable})})")
+    # Which version is stable is not known here, so a label of versions is not asked.
+    sources = spec.sources or (MetricSource(preset=PresetName.VLLM),)
     for gate, latency in _used(spec, LatencyGate, used):
-        times = f"{HISTOGRAMS[latency.metric]}_count"
-        yield EvidenceQuery(asked_by=f"gate {gate}", query=_some({NAME: times, **stable}))
-    for gate, _ in _used(spec, ErrorsGate, used):
-        answers = {NAME: BY_ENGINE.responses, **stable, "method": "POST"}
-        yield EvidenceQuery(asked_by=f"gate {gate}", query=_some(answers))
-
-
-def _used(spec: Delivery, kind: type[Kind], used: Container[str]) -> Iterator[tuple[str, Kind]]:
-    """The gates of that kind that a stage asks, by name."""
-    yield from ((gate, settings) for gate, settings in spec.gates.of(kind).items() if gate in used)
-
-
-def _of_sources(spec: Delivery, region: str, used: Container[str]) -> Iterator[EvidenceQuery]:
-    """The same, under others' names. Which version is stable is not known here, so a label of versions is not asked."""
-    sources = spec.sources
-    for gate, latency in _used(spec, LatencyGate, used):
-        signal = MetricSignal(str(latency.metric))
-        source = source_of(sources, signal)
+        source = source_of(sources, signal := MetricSignal(str(latency.metric)))
         series = source and source.time_series(signal)
         if source and series:
             stable = {NAME: f"{series.metric}_count", **_stable(source, spec, region)}
@@ -230,13 +212,18 @@ def _of_sources(spec: Delivery, region: str, used: Container[str]) -> Iterator[E
             yield EvidenceQuery(asked_by=f"gate {gate}", query=_some(stable, {**counter.matchers, **requests.match}))
 
 
+def _used(spec: Delivery, kind: type[Kind], used: Container[str]) -> Iterator[tuple[str, Kind]]:
+    """The gates of that kind that a stage asks, by name."""
+    yield from ((gate, settings) for gate, settings in spec.gates.of(kind).items() if gate in used)
+
+
 def _stable(source: MetricSource, spec: Delivery, region: str) -> Mapping[str, str]:
     labels = source.labels_of(service=spec.metadata.name, region=region, role="stable", version="")
     of_version = "version" if source.has_own_labels else "" if source.names_roles else source.arm_label
     return {name: value for name, value in labels.items() if name != of_version}
 
 
-def _some(labels: Mapping[str, str], like: Mapping[str, str] | None = None) -> str:
+def _some(labels: Mapping[str, str], like: Mapping[str, str]) -> str:
     return f"sum(increase({selector(labels, like=like)}[{WINDOW}])) > 0"
 
 

@@ -15,18 +15,14 @@ from typing import Protocol, Self
 
 from gates.adapters.command import ask_command
 from gates.adapters.prometheus import PrometheusSource
-from gates.adapters.prometheus_queries import PrometheusQueries
 from gates.adapters.records import RecordSource
 from gates.analyses.queries import QuerySource, asking_prometheus
-from gates.evidence.conventions import BY_ENGINE, POD
-from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.clusters import engines_of
 from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
 from pipelines.adapters.load.process import LocustLoads
 from pipelines.adapters.samples import LocalSamples
-from pipelines.adapters.series import BySeries
 from pipelines.adapters.services import readers_for
 from pipelines.adapters.stores import require_clients
 from pipelines.adapters.this_machine import (
@@ -64,6 +60,7 @@ from slo.kubernetes.pod_monitor import scrape_timeout
 from tidegate.core.adapters.extras import require
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
+from tidegate.core.metrics import MetricSource, PresetName
 from tidegate.core.spec import SpecError
 from tidegate.planning import images_of
 from tidegate.surroundings import Surroundings
@@ -193,27 +190,21 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
         ) as fleets,
         open_samples(spec, fleet) as samples,
     ):
-        named = series_of(fleets)
-        proxy: EvidenceSource = PrometheusSource(
+        metrics = PrometheusSource(
             places,
             settles_within=scrape_timeout(spec.scrape_interval),
-            counting=BY_ENGINE,
-            proxy_pod_label=POD,
-            only={"service": spec.metadata.name},
-            sources=spec.sources,
+            sources=spec.sources or (MetricSource(preset=PresetName.VLLM),),
             service=spec.metadata.name,
+            known_as=series_of(fleets),
         )
-        queries: QuerySource = PrometheusQueries(places)
-        if named:
-            proxy = queries = BySeries(proxy, queries, named)
         yield Backends(
             fleets=fleets,
             engines=engine_provider(spec, at.state, at.registry, images, at.images),
-            proxy=proxy,
+            proxy=metrics,
             chat=OpenAIChat(),
             tokenizer=file_tokenizer(),
             clock=SystemClock(),
-            queries=queries,
+            queries=metrics,
             samples=samples,
         )
 
@@ -229,17 +220,18 @@ async def _this_machine(carried: Carried, how: Carrying, metrics: str | None) ->
         users = start_users(spec, spec.path.parent, at.state, host) if how.users else None
         written = at.state.traffic / f"{spec.metadata.name}.jsonl"
         records = RecordSource([written]) if is_being_written(written) else None
+        counted = PrometheusSource(host.prometheus_url, settles_within=SCRAPE_TIMEOUT)
         try:
             async with prometheus_target(host, spec.metadata.name, metrics):
                 yield Backends(
                     fleets={region: host.fleet(region) for region in spec.regions.names},
                     engines=engines,
-                    proxy=PrometheusSource(host.prometheus_url, settles_within=SCRAPE_TIMEOUT),
+                    proxy=counted,
                     chat=OpenAIChat(),
                     tokenizer=file_tokenizer(),
                     clock=SystemClock(),
                     scratch=partial(scratch_engine, logs=at.state.scratch),
-                    queries=PrometheusQueries(host.prometheus_url),
+                    queries=counted,
                     users=records,
                     requests=records,
                     samples=LocalSamples(at.state.samples, spec.samples, SystemClock()) if spec.samples else None,
@@ -311,7 +303,7 @@ def preconditions(
     yield from there(partial(refuse_unanswerable, spec.approvals, at.trusted.trust.approvers, asked=asker is not None))
     if at.own is None:
         local = () if isinstance(spec.fleet, ClusterFleetSpec) else ON_THIS_MACHINE
-        yield from here(partial(require, *local, "openai", "tokenizers"))
+        yield from here(partial(require, *local, "tokenizers"))
         if users and not local:
             hint = "leave it out: a cluster's gateway does not say which version answered"
             yield Reason(UsageError("--users generates load for a fleet on this machine only", hint=hint), Lies.HERE)

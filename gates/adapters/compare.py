@@ -5,27 +5,48 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext, suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from random import Random
+from urllib.parse import urlsplit
 
-from gates.adapters.openai_endpoint import OpenAIEndpoint, base_url, models_of, refuse_open_key
+from pydantic import BaseModel
+
+from gates.adapters.answers_file import AnswersFile
+from gates.adapters.openai import OpenAIClient
 from gates.adapters.readers import embedder, judge_of, languages
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.answers.golden import GoldenPrompt, load_golden, scorers_of
-from gates.comparison.answers_file import AnswersFile
-from gates.comparison.asking import PairedPrompts
-from gates.comparison.comparison import EndpointComparison
-from gates.comparison.model import AnsweredPair, ApiForm, Endpoint
-from gates.comparison.plan import ComparisonPlan
+from gates.comparison import LEAST_STEP, AnsweredPair, ComparisonPlan, Endpoint, EndpointComparison
+from gates.errors import BadAnswer
 from gates.judge.judge import ScoredPairs
-from gates.model import GateOutcome, Scorer, worst
+from gates.model import ApiForm, EngineReply, GateOutcome, Scorer, worst
 from gates.reports.check_report import ComparisonReport, as_lines
-from tidegate.core.errors import UsageError
+from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.spec import Problem, SpecError
+from tidegate.core.text import is_loopback, parsed, redacted
+
+RETRIES = 5
+"""Of a request that met 429: anyone who lets so few through a minute says nothing of the model."""
+TRIES = 3
+"""Prompts, one of which an endpoint must answer before anything counts: a wrong name of a model is no bad version."""
+Ask = Callable[[GoldenPrompt], Awaitable[EngineReply]]
+Look = Callable[[EndpointComparison], None]
+"""Is shown the comparison after every pair."""
+
+
+class _Model(BaseModel):
+    id: str
+
+
+class _Models(BaseModel):
+    data: list[_Model]
 
 
 @dataclass(frozen=True)
@@ -66,7 +87,7 @@ class Arm:
         return key.strip()
 
     @asynccontextmanager
-    async def opened(self, timeout: timedelta) -> AsyncIterator[tuple[Endpoint, OpenAIEndpoint]]:
+    async def opened(self, timeout: timedelta) -> AsyncIterator[tuple[Endpoint, Ask]]:
         """Where the arm is asked, and what asks it; silence may last `timeout`.
 
         Raises:
@@ -74,19 +95,64 @@ class Arm:
             OutsideError: it does not answer.
         """
         url, key, model = base_url(self.url, f"--{self.name}"), self.read_key(), self.model
-        if model is None:
-            served = await models_of(url, key)
-            if len(served) != 1:
-                known = ", ".join(served[:10]) or "none"
-                raise UsageError(f"{url} serves {len(served)} models: {known}", hint=f"name one: --{self.name}-model")
-            (model,) = served
-        at = Endpoint(url=url, model=model, api=self.api)
-        async with OpenAIEndpoint(at, key=key, timeout_seconds=timeout.total_seconds()) as client:
-            yield at, client
+        async with OpenAIClient(url, key=key, timeout_seconds=timeout.total_seconds(), direct=False) as client:
+            if model is None:
+                try:
+                    served = [each.id for each in (await client.ask("/models", _Models)).data]
+                except OutsideError as error:
+                    hint = f"name the model with --{self.name}-model; see the address and the key"
+                    raise OutsideError(error.message, hint=hint) from error
+                if len(served) != 1:
+                    known = ", ".join(served[:10]) or "none"
+                    hint = f"name one: --{self.name}-model"
+                    raise UsageError(f"{url} serves {len(served)} models: {known}", hint=hint)
+                (model,) = served
+            at = Endpoint(url=url, model=model, api=self.api)
+            yield at, lambda entry: ask(client, at, entry)
 
 
-Look = Callable[[EndpointComparison], None]
-"""Is shown the comparison after every pair."""
+async def ask(client: OpenAIClient, at: Endpoint, entry: GoldenPrompt) -> EngineReply:
+    """The answer to one prompt.
+
+    Raises:
+        BadAnswer, OutsideError: as `OpenAIClient.stream_answer`.
+    """
+    chat = at.api is ApiForm.CHAT
+    body = {
+        "model": at.model,
+        **({"messages": [{"role": "user", "content": entry.prompt}]} if chat else {"prompt": entry.prompt}),
+        "max_tokens": entry.max_tokens,
+        # So that two answers of one version can be compared.
+        "temperature": 0,
+        "seed": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    reply, _ = await client.stream_answer("/chat/completions" if chat else "/completions", body, retries=RETRIES)
+    return reply
+
+
+def base_url(text: str, option: str) -> str:
+    """The address that an option names, with `/v1` where it has no path.
+
+    Raises:
+        UsageError: it is none, or holds a name and password or a query.
+    """
+    parts = parsed(text)
+    well_formed = parts and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    if not (parts and well_formed) or parts.query or parts.fragment or "@" in parts.netloc:
+        expected = "an address such as http://localhost:8000, without a name, password or query"
+        found = repr(redacted(text)) if "://" in text else "no address"
+        raise UsageError(f"{option}: found {found}; expected {expected}", hint="a key has an option of its own")
+    path = parts.path.rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
+
+
+def refuse_open_key(url: str, option: str) -> None:
+    """Raises UsageError when a key would go over the network as it is."""
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise UsageError(f"{option}: the key would go to {url} without TLS", hint="give an https:// address")
 
 
 def compare(
@@ -129,20 +195,39 @@ def compare(
             hint=f"add {plan.quality.min_prompts - len(prompts)}, or lower min_prompts in --gates",
         )
     with AnswersFile(answers) if answers else nullcontext() as kept:
-        if kept is not None:
-            _refuse_other_set(kept, prompts, golden, answers)
-        if arms is None and not (kept and kept.pairs):
+        known = kept.pairs if kept else ()
+        for number, pair in enumerate(known, start=2):
+            if pair.prompt not in {entry.prompt for entry in prompts}:
+                expected = f"prompts of {golden}; name another file for another golden set"
+                raise SpecError([Problem(str(answers), number, "prompt", "a prompt of another set", expected)])
+        if arms is None and not known:
             raise UsageError("no endpoint is given, and no answers are kept", hint="give --stable URL and --canary URL")
 
         async def run() -> None:
             scores = ScoredPairs(await judge_of(plan.judge, folder, paired=True)) if plan.judge else None
-            work = _Work(comparison, prompts, kept, scores, look)
-            async with work.judging():
-                if kept and kept.pairs:
-                    tell(f"{answers}: {len(kept.pairs):,} pairs of answers are there already")
-                    await work.take_kept()
+            work = _Work(comparison, scores, look)
+            try:
+                if known:
+                    tell(f"{answers}: {len(known):,} pairs of answers are there already")
+                    for pair in known:
+                        work.take(pair)
+                    await work.judged()
                 if arms is not None and not comparison.decided:
-                    await work.ask(arms, tell, concurrency=concurrency, within=within, timeout=timeout)
+                    first, second = arms
+                    async with (
+                        first.opened(timeout) as (stable, of_stable),
+                        second.opened(timeout) as (canary, of_canary),
+                    ):
+                        if kept is not None:
+                            kept.begin(stable, canary)
+                        tell(f"stable is {stable}, canary is {canary}")
+                        await asyncio.gather(warm_up(of_stable, prompts), warm_up(of_canary, prompts))
+                        pairs = answered_pairs((of_stable, of_canary), prompts, known, concurrency=concurrency)
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(within.total_seconds()):
+                                await work.take_all(pairs, kept)
+            finally:
+                await work.end()
 
         asyncio.run(run())
     verdicts, times = comparison.verdicts(deadline_passed=True), comparison.times
@@ -184,87 +269,116 @@ def _comparison_of(plan: ComparisonPlan, golden: Sequence[GoldenPrompt]) -> Endp
     )
 
 
-def _refuse_other_set(kept: AnswersFile, golden: Sequence[GoldenPrompt], file: Path, answers: Path | None) -> None:
-    prompts = {entry.prompt for entry in golden}
-    for number, pair in enumerate(kept.pairs, start=2):
-        if pair.prompt not in prompts:
-            expected = f"prompts of {file}; name another file for another golden set"
-            raise SpecError([Problem(str(answers), number, "prompt", "a prompt of another set", expected)])
+async def warm_up(arm: Ask, golden: Sequence[GoldenPrompt]) -> None:
+    """Ask it something, for nothing: first requests meet cold caches, and tell whether anybody is there.
+
+    Raises:
+        OutsideError: it was not reached, or answers none of a few prompts.
+    """
+    *others, last = golden[:TRIES]
+    for entry in others:
+        with suppress(BadAnswer):
+            await arm(entry)
+            return
+    await arm(last)
+
+
+async def answered_pairs(
+    arms: tuple[Ask, Ask], golden: Sequence[GoldenPrompt], answered: Sequence[AnsweredPair], *, concurrency: int
+) -> AsyncGenerator[AnsweredPair]:
+    """Pairs as they come, without an end; those in `answered` are not asked again.
+
+    The set is asked in a random order, the same each time; after the last prompt it begins again, and times are
+    measured again. Which endpoint is asked first of a pair is drawn too: the one that comes second might find the
+    machine busy with the other.
+
+    Raises:
+        OutsideError: an endpoint was not reached. Of a version that nobody can ask, that says nothing.
+    """
+
+    async def answer(arm: Ask, entry: GoldenPrompt) -> tuple[EngineReply | None, str]:
+        try:
+            return await arm(entry), ""
+        except BadAnswer as error:
+            return None, error.message
+
+    async def pair(entry: GoldenPrompt, canary_first: bool) -> AnsweredPair:
+        order = (1, 0) if canary_first else (0, 1)
+        found = await asyncio.gather(*(answer(arms[arm], entry) for arm in order))
+        (stable, stable_error), (canary, canary_error) = (found[order.index(arm)] for arm in (0, 1))
+        return AnsweredPair(
+            time=time.time(),
+            prompt=entry.prompt,
+            stable=stable,
+            canary=canary,
+            stable_error=stable_error,
+            canary_error=canary_error,
+        )
+
+    to_ask = _order(golden, Counter(pair.prompt for pair in answered))
+    last = max((pair.time for pair in answered), default=0.0)
+    under_way: set[asyncio.Task[AnsweredPair]] = set()
+    try:
+        while True:
+            while len(under_way) < concurrency:
+                under_way.add(asyncio.create_task(pair(*next(to_ask))))
+            over, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            for task in over:
+                last = max(task.result().time, last + LEAST_STEP)
+                yield task.result().model_copy(update={"time": last})
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+def _order(golden: Sequence[GoldenPrompt], answered: Counter[str]) -> Iterator[tuple[GoldenPrompt, bool]]:
+    """Prompts, each with whether the canary is asked first."""
+    for number in count():
+        random = Random(number)
+        for entry in random.sample(golden, len(golden)):
+            canary_first = random.random() < 0.5
+            if answered[entry.prompt] <= number:
+                yield entry, canary_first
 
 
 class _Work:
-    """One comparison: first the answers that are there, then new ones."""
+    """One comparison, and a judge's questions that are under way."""
 
-    def __init__(
-        self,
-        comparison: EndpointComparison,
-        golden: Sequence[GoldenPrompt],
-        kept: AnswersFile | None,
-        scores: ScoredPairs | None,
-        look: Look,
-    ) -> None:
-        self._comparison, self._golden, self._kept, self._scores, self._look = comparison, golden, kept, scores, look
+    def __init__(self, comparison: EndpointComparison, scores: ScoredPairs | None, look: Look) -> None:
+        self._comparison, self._scores, self._look = comparison, scores, look
         self._judging: dict[str, asyncio.Task[None]] = {}
 
-    @asynccontextmanager
-    async def judging(self) -> AsyncIterator[None]:
-        """At the end of the context the judge is no longer asked."""
-        try:
-            yield
-        finally:
-            for task in self._judging.values():
-                task.cancel()
-            await asyncio.gather(*self._judging.values(), return_exceptions=True)
+    async def take_all(self, pairs: AsyncGenerator[AnsweredPair], kept: AnswersFile | None) -> None:
+        """Until there is a verdict."""
+        async with aclosing(pairs):
+            async for pair in pairs:
+                if kept is not None:
+                    kept.add(pair)
+                self.take(pair)
+                if self._comparison.decided:
+                    break
+        if self._comparison.outcome is GateOutcome.RUNNING:
+            await self.judged()
 
-    async def take_kept(self) -> None:
-        """Learn from the answers that are there."""
-        for pair in self._kept.pairs if self._kept else ():
-            self._take(pair)
-        await self._judged()
-
-    async def ask(
-        self,
-        arms: tuple[Arm, Arm],
-        tell: Callable[[str], None],
-        *,
-        concurrency: int,
-        within: timedelta,
-        timeout: timedelta,
-    ) -> None:
-        """Ask both, until there is a verdict or the time is over."""
-        async with AsyncExitStack() as stack:
-            (stable, of_stable), (canary, of_canary) = [
-                await stack.enter_async_context(arm.opened(timeout)) for arm in arms
-            ]
-            if self._kept is not None:
-                self._kept.begin(stable, canary)
-            asked = PairedPrompts(of_stable, of_canary, self._golden, concurrency=concurrency, now=time.time)
-            tell(f"stable is {stable}, canary is {canary}")
-            await asked.warm_up()
-            known = self._kept.pairs if self._kept else ()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(within.total_seconds()), aclosing(asked.pairs(known)) as pairs:
-                    async for pair in pairs:
-                        if self._kept is not None:
-                            self._kept.add(pair)
-                        self._take(pair)
-                        if self._comparison.decided:
-                            break
-                    if self._comparison.outcome is GateOutcome.RUNNING:
-                        await self._judged()
-
-    def _take(self, pair: AnsweredPair) -> None:
+    def take(self, pair: AnsweredPair) -> None:
         self._comparison.take(pair)
-        # The same words a second time are no second opinion.
-        if self._scores and pair.stable and pair.canary and pair.prompt not in self._judging:
-            asked = self._scores.ask(pair.prompt, pair.prompt, pair.stable.text, pair.canary.text)
-            self._judging[pair.prompt] = asyncio.create_task(asked)
         if self._scores:
+            # The same words a second time are no second opinion.
+            if pair.stable and pair.canary and pair.prompt not in self._judging:
+                asked = self._scores.ask(pair.prompt, pair.prompt, pair.stable.text, pair.canary.text)
+                self._judging[pair.prompt] = asyncio.create_task(asked)
             self._comparison.take_scores(self._scores.drain())
         self._look(self._comparison)
 
-    async def _judged(self) -> None:
+    async def judged(self) -> None:
         """What the judge says of the answers that were there."""
         if self._scores and self._judging:
             await asyncio.gather(*self._judging.values())
             self._comparison.take_scores(self._scores.drain())
+
+    async def end(self) -> None:
+        """The judge is no longer asked."""
+        for task in self._judging.values():
+            task.cancel()
+        await asyncio.gather(*self._judging.values(), return_exceptions=True)

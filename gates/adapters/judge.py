@@ -11,22 +11,17 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from openai import (
-    APIConnectionError,
-    APIError,
-    APIStatusError,
-    APITimeoutError,
-    AsyncOpenAI,
-    DefaultAsyncHttpxClient,
-    Omit,
-)
-from pydantic import BaseModel
+import httpx
+from pydantic import BaseModel, ValidationError
 
+from gates.adapters.openai import OpenAIClient, wait_seconds
 from gates.judge.rubric import JudgeReply, JudgeRequest
 from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
-from tidegate.core.metadata_servers import request_hook
 from tidegate.core.text import host_of
+
+AGAIN = (408, 409, 429, *range(500, 600))
+"""Statuses of faults that pass."""
 
 
 class _Message(BaseModel):
@@ -56,18 +51,17 @@ class OpenAIJudge:
         Raises:
             UsageError: when the settings name a variable that is not set.
         """
-        key = _key(settings, environment)
+        key = environment.get(settings.api_key_env, "").strip() if settings.api_key_env else ""
+        if settings.api_key_env and not key:
+            # Not the name: who mistook the field for the key's own place must not find it in a log.
+            raise UsageError(
+                "the judge's key is missing: the environment variable that `api_key_env` names is not set",
+                hint="set it to the key",
+            )
         self._settings = settings
-        self._host = host_of(settings.endpoint)
-        self._headers: dict[str, str | Omit] = {} if key else {"Authorization": Omit()}
         self._under_way = asyncio.Semaphore(settings.concurrency)
-        self._client = AsyncOpenAI(
-            base_url=settings.endpoint,
-            api_key=key or "none",
-            max_retries=settings.retries,
-            timeout=settings.timeout.total_seconds(),
-            http_client=DefaultAsyncHttpxClient(event_hooks={"request": [request_hook()]}),
-        )
+        seconds = settings.timeout.total_seconds()
+        self._client = OpenAIClient(settings.endpoint.rstrip("/"), key=key, timeout_seconds=seconds, direct=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,25 +69,30 @@ class OpenAIJudge:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._client.close()
+        await self._client.aclose()
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
         """As `JudgeClient`."""
         async with self._under_way:
-            try:
-                found = await self._client.post(
-                    "/chat/completions", cast_to=object, body=self._body(request), options={"headers": self._headers}
-                )
-                choices = _Completion.model_validate(found).choices
-            # `from None`: the error as it came may hold the request.
-            except APIError as error:
-                raise OutsideError(f"the judge at {self._host} {_what(error)}", hint=_hint(error)) from None
-            except ValueError:
-                return JudgeReply(text="")
-        if not choices:
-            return JudgeReply(text="")
-        message, reason = choices[0].message, choices[0].finish_reason
-        return JudgeReply(text=message.content or "", refused=bool(message.refusal) or reason == "content_filter")
+            for attempt in range(self._settings.retries + 1):
+                response, hint = None, "is its address right, and does it serve that model?"
+                try:
+                    response = await self._client.post(f"{self._client.url}/chat/completions", json=self._body(request))
+                except httpx.TimeoutException:
+                    what = "took too long to answer"
+                except httpx.HTTPError:
+                    what = "does not answer"
+                else:
+                    if response.status_code == httpx.codes.OK:
+                        return _reply(response.content)
+                    what = f"refused with {response.status_code}"
+                    if response.status_code in (401, 403):
+                        hint = "is its key right, and in the variable that `api_key_env` names?"
+                    if response.status_code not in AGAIN:
+                        break
+                if attempt < self._settings.retries:
+                    await asyncio.sleep(wait_seconds(response, attempt))
+        raise OutsideError(f"the judge at {host_of(self._settings.endpoint)} {what}", hint=hint) from None
 
     def _body(self, request: JudgeRequest) -> dict[str, object]:
         messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
@@ -104,32 +103,13 @@ class OpenAIJudge:
         return body
 
 
-def _key(settings: JudgeGate, environment: Mapping[str, str]) -> str:
-    if settings.api_key_env is None:
-        return ""
-    key = environment.get(settings.api_key_env, "").strip()
-    if not key:
-        # Not the name: who mistook the field for the key's own place must not find it in a log.
-        raise UsageError(
-            "the judge's key is missing: the environment variable that `api_key_env` names is not set",
-            hint="set it to the key",
-        )
-    return key
-
-
-def _what(error: APIError) -> str:
-    match error:
-        case APITimeoutError():
-            return "took too long to answer"
-        case APIConnectionError():
-            return "does not answer"
-        case APIStatusError():
-            return f"refused with {error.status_code}"
-        case _:
-            return "gave an answer that is none"
-
-
-def _hint(error: APIError) -> str:
-    if isinstance(error, APIStatusError) and error.status_code in (401, 403):
-        return "is its key right, and in the variable that `api_key_env` names?"
-    return "is its address right, and does it serve that model?"
+def _reply(content: bytes) -> JudgeReply:
+    """What it says; nothing where it is no completion."""
+    try:
+        choice = next(iter(_Completion.model_validate_json(content).choices), None)
+    except ValidationError:
+        choice = None
+    if choice is None:
+        return JudgeReply(text="")
+    refused = bool(choice.message.refusal) or choice.finish_reason == "content_filter"
+    return JudgeReply(text=choice.message.content or "", refused=refused)

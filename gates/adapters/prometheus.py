@@ -1,72 +1,241 @@
-"""Prometheus' query API: raw samples of one moment's view, and single numbers."""
+"""A Prometheus as evidence: raw samples of one moment's view, differenced here, and single numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from gates.evidence.batch import ArmName, Batch
-from gates.evidence.conventions import BUCKET_EDGE, BY_PROXY, INSTANCE, JOB, POD, PROCESS_START, UP, RequestCounters
-from gates.evidence.counters import Sample
-from gates.evidence.names import EvidenceNames, named_by, own_names
-from gates.evidence.scrape import batch_of
-from gates.evidence.selector import NAME, selector
-from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets, without_replicas
-from gates.model import ArmKey
+import numpy as np
+
+from gates.analyses.queries import Window, WithQueries, asking_prometheus, filled
+from gates.evidence import counters
+from gates.evidence.batch import ArmName, Batch, Buckets
+from gates.evidence.counters import NotCounts, Sample
+from gates.evidence.names import (
+    BUCKET_EDGE,
+    INSTANCE,
+    JOB,
+    NAME,
+    POD,
+    PROCESS_START,
+    UP,
+    filled_places,
+    named_by,
+    of_this_machine,
+    selector,
+)
+from gates.evidence.scrape import Gained, ScrapedHistogram, batch_of, edge_of, summed
+from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Target, Targets, without_replicas
+from gates.model import ArmKey, NoData
+from gates.sequential_test import AnalysisPlan
+from gates.trials import TrialEvidence
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
 from tidegate.core.errors import OutsideError
 from tidegate.core.metrics import MetricSource, literal
 
-
-class PrometheusApi(PrometheusClient):
-    """Also gives raw samples."""
-
-    def samples(
-        self,
-        names: Iterable[str],
-        match: Mapping[str, str],
-        since: datetime,
-        until: datetime,
-        *,
-        like: Mapping[str, str] | None = None,
-    ) -> list[RawSeries]:
-        """Every series of these names with these labels, with its raw samples in [since, until].
-
-        Values in `like` are regular expressions.
-
-        Raises:
-            OutsideError: when Prometheus does not answer, or refuses.
-        """
-        # One more millisecond: newer versions leave the range's left end out.
-        span = math.ceil((until - since) / timedelta(milliseconds=1)) + 1
-        wanted = selector(match, like={NAME: "|".join(names), **(like or {})})
-        return [series_of(answer) for answer in self.query(f"{wanted}[{span}ms]", until).series]
-
-
-def _without_markers(values: tuple[Sample, ...]) -> tuple[Sample, ...]:
-    """Without the NaN by which VictoriaMetrics before 1.107 says that a series ended; one that stays NaN is kept."""
-    gone = [math.isnan(value) for _, value in values]
-    if not any(gone):
-        return values
-    last = len(gone) - 1
-    stays = [nan and ((at > 0 and gone[at - 1]) or (at < last and gone[at + 1])) for at, nan in enumerate(gone)]
-    return tuple(sample for sample, nan, kept in zip(values, gone, stays, strict=True) if kept or not nan)
-
-
 Address = str | PrometheusEndpoint
 """Of a Prometheus; with whatever says who asks where it wants to know."""
 
+LOOKBACK = timedelta(minutes=2)
+"""How far before a sample the one before it may lie: two of Prometheus' default scrape intervals."""
 
-def api_of_region(url: Address | Mapping[str, Address], *, timeout_seconds: int) -> Callable[[str], PrometheusApi]:
-    """Who is asked about a region: the one at `url`, or the region's own where `url` has one for each."""
-    if isinstance(url, Address):
-        everywhere = PrometheusApi(url, timeout_seconds=timeout_seconds)
-        return lambda _region: everywhere
-    return {region: PrometheusApi(each, timeout_seconds=timeout_seconds) for region, each in url.items()}.__getitem__
+LONGEST_EXPRESSION = 4000
+"""Characters: many proxies refuse an address of more than 8,000."""
+
+
+class PrometheusSource:
+    """An `EvidenceSource`, `TrialEvidence` and `QuerySource`.
+
+    What a series of a gate's own query held when it was first seen is of an unknown age, and is not counted.
+    """
+
+    def __init__(
+        self,
+        url: Address | Mapping[str, Address],
+        *,
+        timeout_seconds: int = 5,
+        settles_within: timedelta = timedelta(seconds=10),
+        sources: Sequence[MetricSource] = (),
+        service: str = "",
+        known_as: Callable[[ArmKey], ArmKey] | None = None,
+    ) -> None:
+        """`url` is Prometheus' own address, or one for each region; nothing is asked yet.
+
+        Args:
+            url: of all regions, or by region.
+            timeout_seconds: of one query.
+            settles_within: the scrape timeout, because a sample has the time at which its scrape began.
+            sources: which series there are, as `metrics.sources` of a spec; without any, those of this machine's fleet.
+            service: the delivery's name, for sources with the labels of our own scrape configuration: where deliveries
+                share a Prometheus, another's version 7 is not ours.
+            known_as: the same arm with what its series say in place of the version.
+        """
+        self.settles_within = settles_within
+        self._names = named_by(sources, service=service) if sources else of_this_machine()
+        self._known_as = known_as or (lambda arm: arm)
+        regions = {"": url} if isinstance(url, Address) else url
+        self._clients = {
+            region: PrometheusClient(each, timeout_seconds=timeout_seconds) for region, each in regions.items()
+        }
+        self._everywhere = isinstance(url, Address)
+
+    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
+        """As `EvidenceSource`; choose windows of three scrape intervals or more.
+
+        The arms are not scraped at the same moment: a window sees each of them up to an interval late.
+        """
+        start, keys = since - LOOKBACK, {ArmName.STABLE: self._known_as(stable), ArmName.CANARY: self._known_as(canary)}
+        arms = [ArmScrapes(arm=arm, key=key, series=self._series(key, start, until)) for arm, key in keys.items()]
+        lives = self._lives(arms, start, until)
+        # All at once: of replicas the same one is kept everywhere.
+        once = set(map(id, without_replicas([*lives, *(each for arm in arms for each in arm.series)])))
+        arms = [replace(arm, series=[each for each in arm.series if id(each) in once]) for arm in arms]
+        targets = Targets(
+            [(each.labels, each.values) for each in lives if each.name == UP and id(each) in once],
+            [(each.labels, each.values) for each in lives if each.name == PROCESS_START and id(each) in once],
+            lookback_seconds=LOOKBACK.total_seconds(),
+        )
+        window = ScrapeWindow(since=since.timestamp(), until=until.timestamp(), targets=targets)
+        return batch_of(arms, window, self._names)
+
+    def sampled(self, arm: ArmKey, since: datetime, until: datetime) -> list[datetime]:
+        """As `TrialEvidence`."""
+        found = self._series(self._known_as(arm), since, until)
+        times = {at for series in found for at in series.totals if since.timestamp() < at <= until.timestamp()}
+        return [datetime.fromtimestamp(at, UTC) for at in sorted(times)]
+
+    def selectors(self, arm: ArmKey) -> str:
+        """As `TrialEvidence`."""
+        arm = self._known_as(arm)
+        return " or ".join(f"{read.names[0]}{selector(read.match(arm), like=read.like)}" for read in self._names.reads)
+
+    def value(self, query: str, arm: ArmKey, window: Window) -> float | NoData:
+        """As `QuerySource`."""
+        places = self._known_as(arm).model_dump() | {"window": f"{_milliseconds(window.until - window.since)}ms"}
+        asked = filled_places(query, places)
+        value = number_in(asked, self._client(arm.region).query(asked, window.until))
+        if value is None:
+            return NoData(reason=f"Prometheus has nothing for {asked}")
+        return value if math.isfinite(value) else NoData(reason=f"Prometheus answers {value:g} to {asked}")
+
+    def counted(self, selector: str, arm: ArmKey, window: Window) -> dict[str, int]:
+        """As `QuerySource`."""
+        found: defaultdict[str, int] = defaultdict(int)
+        span = _window(window)
+        for query, series in self._selected(selector, arm, window):
+            try:
+                values = counters.counted([[value] for _, value in series.values])
+            except NotCounts as problem:
+                raise OutsideError(f"{problem} in {query}", hint="name a counter of whole events") from problem
+            gained = span.gains("", series.labels, [at for at, _ in series.values], values)
+            found[_pod(series.labels)] += int(gained.counts.sum())
+        return dict(found)
+
+    def summed(self, selector: str, arm: ArmKey, window: Window) -> dict[str, float]:
+        """As `QuerySource`; a value below the one before is of a process that began again at 0."""
+        found: defaultdict[str, float] = defaultdict(float)
+        for query, series in self._selected(selector, arm, window):
+            values = np.asarray([value for _, value in series.values], dtype=np.float64)
+            if not np.isfinite(values).all() or (values < 0).any():
+                raise OutsideError(
+                    f"{query} returns a value that is negative or no number", hint="name a counter: it only rises"
+                )
+            steps = np.diff(values, prepend=values[:1])
+            steps = np.where(steps < 0, values, steps)
+            late = [at > window.since.timestamp() for at, _ in series.values]
+            found[_pod(series.labels)] += float(steps[late].sum())
+        return dict(found)
+
+    def distributed(self, selector: str, arm: ArmKey, window: Window) -> dict[str, Buckets]:
+        """As `QuerySource`; on the edges that all of an arm's series share."""
+        by_target: dict[Target, ScrapedHistogram] = {}
+        query, hint = "", "name the buckets of a classic histogram"
+        for query, series in self._selected(selector, arm, window):
+            if math.isnan(edge_of(series)):
+                message = f"{query} returns a series without a bucket edge in its label {BUCKET_EDGE}"
+                raise OutsideError(message, hint=hint)
+            target = series.target(BUCKET_EDGE)
+            by_target.setdefault(target, ScrapedHistogram(dict(target))).add(series)
+        gained: list[Gained] = []
+        for each in by_target.values():
+            try:
+                histogram = counters.classic(each.by_edge)
+            except NotCounts as problem:
+                raise OutsideError(f"{problem} in {query}", hint=hint) from problem
+            counts = _window(window).gains("", each.labels, histogram.times, histogram.counts).counts
+            gained.append(((ArmName.CANARY, _pod(each.labels)), histogram.edges, counts.sum(axis=0).tolist()))
+        found = {pod: buckets for (_, pod), buckets in summed(gained).items()}
+        if gained and not found:
+            raise OutsideError(f"the histograms of {query} share no bucket edge", hint="select series with the same")
+        return found
+
+    def _client(self, region: str) -> PrometheusClient:
+        return self._clients["" if self._everywhere else region]
+
+    def _samples(
+        self, region: str, names: Iterable[str], match: Mapping[str, str], like: Mapping[str, str], *span: datetime
+    ) -> list[RawSeries]:
+        """Every series of these names with these labels, with its raw samples in [since, until]."""
+        since, until = span
+        # One more millisecond: newer versions leave the range's left end out.
+        length = math.ceil((until - since) / timedelta(milliseconds=1)) + 1
+        wanted = f"{selector(match, like={NAME: '|'.join(names), **like})}[{length}ms]"
+        return [series_of(answer) for answer in self._client(region).query(wanted, until).series]
+
+    def _series(self, key: ArmKey, start: datetime, until: datetime) -> list[RawSeries]:
+        return [
+            series
+            for read in self._names.reads
+            for series in self._samples(key.region, read.names, read.match(key), read.like, start, until)
+        ]
+
+    def _lives(self, arms: Sequence[ArmScrapes], start: datetime, until: datetime) -> list[RawSeries]:
+        """Good scrapes and starts of the arms' jobs and addresses, whatever other labels these have."""
+        lives: list[RawSeries] = []
+        for region in sorted({arm.key.region for arm in arms}):
+            there = [series.labels for arm in arms if arm.key.region == region for series in arm.series]
+            if not there:
+                continue
+            like = {
+                name: "|".join(sorted({literal(labels.get(name, "")) for labels in there})) for name in (INSTANCE, JOB)
+            }
+            if len(like[INSTANCE]) > LONGEST_EXPRESSION:
+                del like[INSTANCE]
+            lives += self._samples(region, [UP, PROCESS_START], self._names.target(region), like, start, until)
+        return lives
+
+    def _selected(self, selector: str, arm: ArmKey, window: Window) -> Iterator[tuple[str, RawSeries]]:
+        """What a gate's own selector gives, each with the whole query."""
+        # Behind a comment there is no range.
+        gap = "\n" if "#" in selector else ""
+        length = _milliseconds(window.until - window.since + LOOKBACK)
+        query = f"{filled(selector, self._known_as(arm))}{gap}[{length}ms]"
+        answered = self._client(arm.region).query(query, window.until).series
+        for series in without_replicas([*map(series_of, answered)]):
+            if series.histograms:
+                hint = "name the counters of a classic histogram, or ask by a gate of kind query"
+                raise OutsideError(f"{query} returns native histograms, which this gate does not read", hint=hint)
+            if series.values:
+                yield query, series
+
+
+class QueriedTrial(WithQueries):
+    """A `TrialEvidence` whose gates ask queries too."""
+
+    def __init__(self, source: PrometheusSource, terms: AnalysisPlan) -> None:
+        """The gates are those of `terms` that ask a Prometheus themselves."""
+        super().__init__(source, source, asking_prometheus(terms.settings))
+        self.sampled, self.selectors = source.sampled, source.selectors
+
+
+def evidence_at(address: Address, sources: Sequence[MetricSource], terms: AnalysisPlan) -> TrialEvidence:
+    """What both arms did, as a Prometheus has it, with what the gates of `terms` ask it besides; asks nothing yet."""
+    return QueriedTrial(PrometheusSource(address, sources=sources), terms)
 
 
 def series_of(answer: SeriesAnswer) -> RawSeries:
@@ -81,6 +250,16 @@ def series_of(answer: SeriesAnswer) -> RawSeries:
         values=_without_markers(answer.values),
         histograms=tuple((at, one.buckets) for at, one in answer.histograms),
     )
+
+
+def _without_markers(values: tuple[Sample, ...]) -> tuple[Sample, ...]:
+    """Without the NaN by which VictoriaMetrics before 1.107 says that a series ended; one that stays NaN is kept."""
+    gone = [math.isnan(value) for _, value in values]
+    if not any(gone):
+        return values
+    last = len(gone) - 1
+    stays = [nan and ((at > 0 and gone[at - 1]) or (at < last and gone[at + 1])) for at, nan in enumerate(gone)]
+    return tuple(sample for sample, nan, kept in zip(values, gone, stays, strict=True) if kept or not nan)
 
 
 def number_in(query: str, answer: InstantResult) -> float | None:
@@ -101,108 +280,15 @@ def number_in(query: str, answer: InstantResult) -> float | None:
     return sample[1]
 
 
-LOOKBACK = timedelta(minutes=2)
-"""How far before a sample the one before it may lie: two of Prometheus' default scrape intervals."""
-
-LONGEST_EXPRESSION = 4000
-"""Characters: many proxies refuse an address of more than 8,000."""
-
-
-class PrometheusSource:
-    """Reads raw counter samples and differences them itself."""
-
-    def __init__(
-        self,
-        url: Address | Mapping[str, Address],
-        *,
-        timeout_seconds: int = 5,
-        settles_within: timedelta = timedelta(seconds=10),
-        pod_label: str = POD,
-        proxy_pod_label: str = "",
-        counting: RequestCounters = BY_PROXY,
-        only: Mapping[str, str] | None = None,
-        sources: Sequence[MetricSource] = (),
-        service: str = "",
-    ) -> None:
-        """`url` is Prometheus' own address, or one for each region; nothing is asked yet.
-
-        `settles_within` is the scrape timeout: a sample has the time at which its scrape began.
-        `pod_label` tells the engines of an arm apart. Where what counts requests does so for one engine alone,
-        `proxy_pod_label` tells for which; a gateway's pods are not those of an arm. `only` are labels that everything
-        has to have: where deliveries share a Prometheus, another's version 7 is not ours.
-
-        `sources` say instead which series there are, as `metrics.sources` of a spec; `service` is the delivery's
-        name, for sources with the labels of our own scrape configuration.
-        """
-        self.settles_within = settles_within
-        self._api = api_of_region(url, timeout_seconds=timeout_seconds)
-        self._names = (
-            named_by(sources, service=service)
-            if sources
-            else own_names(counting, only=only or {}, pod=pod_label, proxy_pod=proxy_pod_label)
-        )
-
-    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
-        """As `EvidenceSource`; choose windows of three scrape intervals or more.
-
-        The arms are not scraped at the same moment: a window sees each of them up to an interval late.
-        """
-        start, names = since - LOOKBACK, self._names
-        arms = [
-            ArmScrapes(arm=arm, key=key, series=self._series(names, key, start, until))
-            for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary))
-        ]
-        lives = self._lives(arms, start, until)
-        # All at once: of replicas the same one is kept everywhere.
-        once = set(map(id, without_replicas([*lives, *(each for arm in arms for each in arm.series)])))
-        arms = [replace(arm, series=[each for each in arm.series if id(each) in once]) for arm in arms]
-        targets = Targets(
-            [(each.labels, each.values) for each in lives if each.name == UP and id(each) in once],
-            [(each.labels, each.values) for each in lives if each.name == PROCESS_START and id(each) in once],
-            lookback_seconds=LOOKBACK.total_seconds(),
-        )
-        window = ScrapeWindow(since=since.timestamp(), until=until.timestamp(), targets=targets)
-        return batch_of(
-            arms,
-            window,
-            pod_label=names.pod,
-            proxy_pod_label=names.proxy_pod,
-            counting=names.requests,
-            histograms=names.times,
-        )
-
-    def sampled(self, arm: ArmKey, since: datetime, until: datetime) -> list[datetime]:
-        """As `TrialEvidence`."""
-        found = self._series(self._names, arm, since, until)
-        times = {at for series in found for at in series.totals if since.timestamp() < at <= until.timestamp()}
-        return [datetime.fromtimestamp(at, UTC) for at in sorted(times)]
-
-    def selectors(self, arm: ArmKey) -> str:
-        """As `TrialEvidence`."""
-        return " or ".join(f"{read.names[0]}{selector(read.match(arm), like=read.like)}" for read in self._names.reads)
-
-    def _series(self, names: EvidenceNames, key: ArmKey, start: datetime, until: datetime) -> list[RawSeries]:
-        return [
-            series
-            for read in names.reads
-            for series in self._api(key.region).samples(read.names, read.match(key), start, until, like=read.like)
-        ]
-
-    def _lives(self, arms: Sequence[ArmScrapes], start: datetime, until: datetime) -> list[RawSeries]:
-        """Good scrapes and starts of the arms' jobs and addresses, whatever other labels these have."""
-        lives: list[RawSeries] = []
-        for region in sorted({arm.key.region for arm in arms}):
-            there = [series.labels for arm in arms if arm.key.region == region for series in arm.series]
-            if not there:
-                continue
-            like = {name: _any_of(labels.get(name, "") for labels in there) for name in (INSTANCE, JOB)}
-            if len(like[INSTANCE]) > LONGEST_EXPRESSION:
-                del like[INSTANCE]
-            match = self._names.target(region)
-            lives += self._api(region).samples([UP, PROCESS_START], match, start, until, like=like)
-        return lives
+def _window(window: Window) -> ScrapeWindow:
+    """Of series of anybody's: all that is known of their targets is that what was counted before is not new."""
+    targets = Targets([], [], lookback_seconds=math.inf)
+    return ScrapeWindow(window.since.timestamp(), window.until.timestamp(), targets)
 
 
-def _any_of(values: Iterable[str]) -> str:
-    """A regular expression that fits these texts alone."""
-    return "|".join(sorted({literal(value) for value in values}))
+def _milliseconds(length: timedelta) -> int:
+    return round(length / timedelta(milliseconds=1))
+
+
+def _pod(labels: Mapping[str, str]) -> str:
+    return labels.get(POD) or labels.get(INSTANCE, "")

@@ -13,7 +13,7 @@ from gates.analyses.base import Conditions, MetricTest
 from gates.analyses.latency import HistogramTest, PodTimes, expected_times, margin_of
 from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
 from gates.evidence.batch import ArmName, Batch, PodHistogram, Source
-from gates.evidence.conventions import BUCKET, BUCKET_EDGE
+from gates.evidence.names import BUCKET, BUCKET_EDGE
 from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
 from gates.traffic import ArrivalRates, Assumptions, Flow

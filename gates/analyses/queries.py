@@ -20,7 +20,7 @@ from pydantic import AfterValidator, field_validator, model_validator
 
 from gates.analyses.base import GateSettings, StageUse, TestedGate
 from gates.evidence.batch import ArmName, Batch, Buckets
-from gates.evidence.selector import PLACE, filled_places, is_selector
+from gates.evidence.names import PLACE, filled_places, is_selector
 from gates.model import ArmKey, NoData
 from gates.ports import EvidenceSource
 from tidegate.core.model import SpecModel, Value

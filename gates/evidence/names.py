@@ -1,22 +1,50 @@
-"""What a Prometheus is asked for the evidence of an arm: which names, under which labels."""
+"""What a Prometheus is asked for the evidence of an arm: which names, under which labels, by which selectors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import promql_parser as promql
 
 from gates.evidence.batch import LatencyMetric
-from gates.evidence.conventions import BUCKET, BY_VLLM, Histograms, RequestCounters, TimesHistogram
 from gates.model import ArmKey
-from tidegate.core.metrics import MetricSignal, MetricSource, RequestSeries, TimeSeries, source_of
+from tidegate.core.metrics import (
+    STRING,
+    MetricSignal,
+    MetricSource,
+    PresetName,
+    RequestSeries,
+    TimeSeries,
+    escaped,
+    source_of,
+    without_raw_strings,
+)
 
-TIMES = {
-    LatencyMetric.TTFT: MetricSignal.TTFT,
-    LatencyMetric.ITL: MetricSignal.ITL,
-    LatencyMetric.E2E: MetricSignal.E2E,
-}
-NOBODY = RequestCounters(whose="nobody's", responses="", status="")
-"""Of a Prometheus that counts no requests; gates that ask for them are refused before."""
+NAME = "__name__"
+"""The label that holds a series' name."""
+BUCKET = "_bucket"
+BUCKET_EDGE = "le"
+POD = "pod"
+"""Set by Prometheus' service discovery in Kubernetes."""
+JOB = "job"
+INSTANCE = "instance"
+UP = "up"
+"""1 at every scrape that succeeded, at the very time of its samples."""
+PROCESS_START = "process_start_time_seconds"
+"""Unix time, by the target's own clock."""
+
+BY_PROXY = RequestSeries(
+    # Once the headers are there. A stream cut after its headers is in here as a 200.
+    metric="envoy_cluster_upstream_rq",
+    status="envoy_response_code",
+    # Connections that the engine closed under a request: before its headers (a 503 as well) or after.
+    cut="envoy_cluster_upstream_cx_destroy_remote_with_active_rq",
+    # An engine that fell silent, before its headers (a 504 as well) or after. There is no other limit in time.
+    timeouts="envoy_cluster_upstream_rq_per_try_idle_timeout",
+)
+"""Envoy of this machine's fleet: sees cut streams, timeouts and engines that are gone."""
 
 
 @dataclass(frozen=True)
@@ -34,59 +62,58 @@ class EvidenceNames:
     """All that is read, and how it is understood."""
 
     reads: tuple[SeriesRead, ...]
-    requests: RequestCounters
-    times: Histograms
-    pod: str
-    """The label that tells the engines of an arm apart, unless a histogram has its own."""
-    proxy_pod: str
-    """The same, of what counts requests for one engine alone; empty for a gateway."""
+    requests: RequestSeries | None
+    """None of a Prometheus that counts none; gates that ask for them are refused before."""
+    times: Mapping[LatencyMetric, tuple[TimeSeries, str]]
+    """With the label that tells the engines of an arm apart."""
+    counting_pod: str
+    """The label that tells for which engine requests are counted; empty for a gateway, whose pods are no arm's."""
     target: Callable[[str], Mapping[str, str]]
     """Given a region, the labels of its targets: one address may be a target in several regions."""
 
 
-def own_names(counting: RequestCounters, *, only: Mapping[str, str], pod: str, proxy_pod: str) -> EvidenceNames:
-    """VLLM's times and these counters, under the labels that our own scrape configuration sets."""
+def of_this_machine() -> EvidenceNames:
+    """Requests by Envoy, which counts copies apart, and vLLM's times, under the labels of our own scrapes."""
+    names = named_by([MetricSource(preset=PresetName.VLLM, requests=BY_PROXY)], service="")
+    (read,) = names.reads
 
     def match(key: ArmKey) -> Mapping[str, str]:
-        own = key.labels or {"role": counting.roles.get(key.role, key.role), "version": key.version}
-        return {**only, "region": key.region, **own}
+        return {**read.match(key), **({} if key.labels else {"role": key.role})}
 
-    read = SeriesRead(names=(*counting.names, *_series(BY_VLLM)), match=match, like={})
-    return EvidenceNames(
-        reads=(read,),
-        requests=counting,
-        times=BY_VLLM,
-        pod=pod,
-        proxy_pod=proxy_pod,
-        target=lambda region: {**only, "region": region},
-    )
+    return replace(names, reads=(replace(read, match=match),), counting_pod="")
 
 
 def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
-    """As the sources say it, each signal from the first that has it."""
+    """As the sources say it, each signal from the first that has it.
+
+    `service` is the delivery's name, for sources with the labels of our own scrape configuration.
+    """
     counter = source_of(sources, MetricSignal.REQUESTS)
-    series = counter.request_series if counter else None
-    requests = _counters(series) if series else NOBODY
-    times: dict[LatencyMetric, TimesHistogram] = {}
+    requests = counter.request_series if counter else None
+    times: dict[LatencyMetric, tuple[TimeSeries, str]] = {}
     reads: dict[int, list[str]] = {}
-    if counter:
-        reads.setdefault(sources.index(counter), []).extend(requests.names)
-    for metric, signal in TIMES.items():
-        source = source_of(sources, signal)
-        histogram = source.time_series(signal) if source else None
-        if source and histogram:
-            times[metric] = _histogram(histogram, pod=source.pod_label)
-            reads.setdefault(sources.index(source), []).extend(_series({metric: times[metric]}))
-    places = {sources[place].region_label for place in reads}
-    place_label = places.pop() if len(places) == 1 else ""
+    if counter and requests:
+        reads[sources.index(counter)] = names_of(requests)
+    for metric in LatencyMetric:
+        source = source_of(sources, signal := MetricSignal(str(metric)))
+        if source and (series := source.time_series(signal)):
+            times[metric] = (series, source.pod_label)
+            # As a native and as a classic histogram has them.
+            reads.setdefault(sources.index(source), []).extend([series.metric, series.metric + BUCKET])
+    labels = {sources[place].region_label for place in reads}
+    of_region = labels.pop() if len(labels) == 1 else ""
     return EvidenceNames(
         reads=tuple(_read(sources[place], names, service) for place, names in reads.items()),
         requests=requests,
         times=times,
-        pod="",
-        proxy_pod=counter.pod_label if counter else "",
-        target=lambda region: {place_label: region} if place_label and region else {},
+        counting_pod=counter.pod_label if counter else "",
+        target=lambda region: {of_region: region} if of_region and region else {},
     )
+
+
+def names_of(requests: RequestSeries) -> list[str]:
+    """Of all its counters."""
+    return [name for name in (requests.metric, requests.cut, requests.timeouts) if name]
 
 
 def _read(source: MetricSource, names: Sequence[str], service: str) -> SeriesRead:
@@ -96,22 +123,34 @@ def _read(source: MetricSource, names: Sequence[str], service: str) -> SeriesRea
     return SeriesRead(names=tuple(names), match=match, like=source.matchers)
 
 
-def _series(times: Histograms) -> tuple[str, ...]:
-    """As a native and as a classic histogram has them."""
-    return tuple(one.name + part for one in times.values() for part in ("", BUCKET))
+def selector(match: Mapping[str, str], *, like: Mapping[str, str] | None = None) -> str:
+    """`{name="value",other=~"expression",...}`; those in `like` are regular expressions."""
+    pairs = [f'{name}="{escaped(value)}"' for name, value in match.items()]
+    pairs += [f'{name}=~"{escaped(value)}"' for name, value in (like or {}).items()]
+    return "{" + ",".join(pairs) + "}"
 
 
-def _counters(series: RequestSeries) -> RequestCounters:
-    return RequestCounters(
-        whose="the requests'",
-        responses=series.metric,
-        status=series.status,
-        torn=series.cut or "",
-        timeouts=series.timeouts or "",
-        only=series.match,
-        broken=series.broken,
-    )
+PLACE = re.compile(r"\{\{\s*\.(\w+)\s*\}\}")
+"""What a query leaves open, written as `{{.version}}`."""
+_TOKEN = re.compile(rf"{STRING.pattern}|{PLACE.pattern}", re.DOTALL)
 
 
-def _histogram(series: TimeSeries, *, pod: str) -> TimesHistogram:
-    return TimesHistogram(series.metric, unit_seconds=series.seconds, only=series.match, pod=pod)
+def is_selector(query: str) -> bool:
+    """Whether it is one selector with its labels, as PromQL reads it, and nothing around it."""
+    try:
+        found = promql.parse(without_raw_strings(PLACE.sub("x", query)))
+    except ValueError:
+        return False
+    if not isinstance(found, promql.VectorSelector) or found.offset is not None or found.at is not None:
+        return False
+    return bool(found.matchers.matchers) and not found.matchers.or_matchers
+
+
+def filled_places(query: str, places: Mapping[str, str]) -> str:
+    """The query with nothing left open; `places` has a text for each, which ends no string that it stands in."""
+
+    def fill(token: re.Match[str]) -> str:
+        quote = "'" if token[0].startswith("'") else '"'
+        return PLACE.sub(lambda place: escaped(places[place[1]], quote), token[0])
+
+    return _TOKEN.sub(fill, without_raw_strings(query))

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gates.evidence import counters
 from gates.evidence.batch import Batch, Buckets, LatencyMetric, PodEvidence
-from gates.evidence.conventions import (
-    BUCKET,
-    BUCKET_EDGE,
-    BY_PROXY,
-    BY_VLLM,
-    POD,
-    Histograms,
-    RequestCounters,
-    TimesHistogram,
-)
 from gates.evidence.counters import Histogram, NotCounts, Sample, counted
+from gates.evidence.names import BUCKET, BUCKET_EDGE, EvidenceNames, names_of
 from gates.evidence.series import ArmScrapes, PodKey, RawSeries, ScrapeWindow, Target, joined
 from gates.model import Counts
-from tidegate.core.metrics import fits
+from tidegate.core.metrics import RequestSeries, TimeSeries, fits
 
 BROKEN_BEFORE_HEADERS = 503
 LATE_BEFORE_HEADERS = 504
@@ -29,23 +21,22 @@ BROKEN_AFTER_HEADERS = 500
 """What it counts as, where a label tells it: neither of the codes that another counter has as well."""
 
 
-def requests_of(
-    arm: ArmScrapes, window: ScrapeWindow, *, pod_label: str, counting: RequestCounters = BY_PROXY
-) -> dict[PodKey, Counts]:
+def requests_of(arm: ArmScrapes, window: ScrapeWindow, counting: RequestSeries, *, pod_label: str) -> dict[str, Counts]:
     """By pod where the series have `pod_label`; without an entry when nobody tells of the arm."""
     by_target: dict[Target, list[RawSeries]] = defaultdict(list)
     for series in arm.series:
-        if series.name in counting.names and counting.is_of_users(series.labels):
-            by_target[series.target(counting.status, *counting.own)].append(series)
-    found: dict[PodKey, list[Counts]] = defaultdict(list)
+        if series.name in names_of(counting) and fits(series.labels, counting.match):
+            # Labels that say which requests are users' tell series of one target apart.
+            by_target[series.target(counting.status, *counting.match)].append(series)
+    found: dict[str, list[Counts]] = defaultdict(list)
     for target, told in by_target.items():
         try:
-            found[arm.arm, dict(target).get(pod_label, "")] += _intervals(f"{arm.arm} requests", told, window, counting)
+            found[dict(target).get(pod_label, "")] += _intervals(f"{arm.arm} requests", told, window, counting)
         except NotCounts as problem:
-            window.miss("requests", f"{problem} in {counting.whose} counters of {arm.key}")
+            window.miss("requests", f"{problem} in {counting.metric} of {arm.key}")
     counts = {pod: _sum(intervals) for pod, intervals in found.items() if intervals}
     if not counts:
-        window.miss("requests", f"Prometheus has no {counting.responses} of {arm.key} in this window")
+        window.miss("requests", f"Prometheus has no {counting.metric} of {arm.key} in this window")
     return counts
 
 
@@ -66,53 +57,70 @@ def outcome(by_code: Mapping[int, int], *, torn: int, timeouts: int) -> Counts:
     return Counts(total=max(total, failed + refused), failed=failed, refused=refused)
 
 
-def _intervals(what: str, told: Sequence[RawSeries], window: ScrapeWindow, counting: RequestCounters) -> list[Counts]:
+def _intervals(what: str, told: Sequence[RawSeries], window: ScrapeWindow, counting: RequestSeries) -> list[Counts]:
     """Of one target, scrape by scrape; none when it was not scraped, or answered no request of the arm yet."""
     codes: dict[float, Counter[int]] = defaultdict(Counter)
-    broken: dict[str, dict[float, int]] = {counting.torn: {}, counting.timeouts: {}}
+    broken: dict[str | None, Counter[float]] = defaultdict(Counter)
     for series in told:
         times = [at for at, _ in series.values]
         gained = window.gains(what, series.labels, times, counted([[value] for _, value in series.values]))
-        steps = dict(zip(gained.times, gained.counts[:, 0].tolist(), strict=True))
-        if series.name == counting.responses:
-            code = BROKEN_AFTER_HEADERS if counting.is_broken(series.labels) else _code(series, counting)
-            for at, count in steps.items():
+        of_users = series.name == counting.metric
+        code = _code(series, counting) if of_users else 0
+        for at, count in zip(gained.times, gained.counts[:, 0].tolist(), strict=True):
+            if of_users:
                 codes[at][code] += count
-        else:
-            broken[series.name] = steps
+            else:
+                broken[series.name][at] += count
     if not codes:
         return []
-    torn, late = broken[counting.torn], broken[counting.timeouts]
-    return [
-        outcome(codes.get(at, {}), torn=torn.get(at, 0), timeouts=late.get(at, 0))
-        for at in sorted({*codes, *torn, *late})
-    ]
+    torn, late = broken[counting.cut], broken[counting.timeouts]
+    return [outcome(codes.get(at, {}), torn=torn[at], timeouts=late[at]) for at in sorted({*codes, *torn, *late})]
 
 
-def _code(series: RawSeries, counting: RequestCounters) -> int:
+def _code(series: RawSeries, counting: RequestSeries) -> int:
     """A class of codes, such as `5xx`, counts as its first one."""
+    if counting.broken and fits(series.labels, counting.broken):
+        return BROKEN_AFTER_HEADERS
     try:
         return int(series.labels.get(counting.status, "").replace("xx", "00"))
     except ValueError as error:
-        raise NotCounts(f"{counting.responses} without a number as {counting.status}") from error
+        raise NotCounts(f"no number as {counting.status}") from error
 
 
 def _sum(intervals: Iterable[Counts]) -> Counts:
-    all_of_them = list(intervals)
-    return Counts(
-        total=sum(counts.total for counts in all_of_them),
-        failed=sum(counts.failed for counts in all_of_them),
-        refused=sum(counts.refused for counts in all_of_them),
-    )
+    columns = zip(*((each.total, each.failed, each.refused) for each in intervals), strict=True)
+    total, failed, refused = map(sum, columns)
+    return Counts(total=total, failed=failed, refused=refused)
+
+
+def edge_of(series: RawSeries) -> float:
+    """The upper edge of a bucket; NaN where it has none."""
+    try:
+        return float(series.labels.get(BUCKET_EDGE, "nan"))
+    except ValueError:
+        return math.nan
 
 
 @dataclass
-class _Scraped:
+class ScrapedHistogram:
     """One target's histogram, in one or both of the forms that a program may offer."""
 
     labels: Mapping[str, str]
     native: RawSeries | None = None
     by_edge: dict[float, Sequence[Sample]] = field(default_factory=dict)
+
+    def add(self, series: RawSeries, unit: float = 1.0) -> None:
+        """One of its buckets, or all of it where it is a native one; edges are in units of so many seconds."""
+        if series.histograms:
+            # Powers of two of milliseconds lie on no grid of seconds: they are read as custom edges.
+            scaled = [
+                (at, tuple((rule, left * unit, right * unit, count) for rule, left, right, count in buckets))
+                for at, buckets in series.histograms
+            ]
+            self.native = series if unit == 1 else replace(series, histograms=tuple(scaled))
+        else:
+            edge = edge_of(series) * unit
+            self.by_edge[edge] = joined(self.by_edge.get(edge, ()), series.values)
 
     def read(self, *, native: bool, custom: Sequence[float]) -> Histogram:
         """As `native`, or as classic where there is that form."""
@@ -121,134 +129,80 @@ class _Scraped:
         return counters.classic(self.by_edge)
 
 
-@dataclass(frozen=True)
-class _Gained:
-    """What one of them gained in the window."""
-
-    pod: PodKey
-    edges: tuple[float, ...]
-    counts: list[int]
+Gained = tuple[PodKey, Sequence[float], Sequence[int]]
+"""Whose histogram it is, its edges, and what each of its bins gained."""
 
 
-def times_of(
-    metric: LatencyMetric,
-    arms: Sequence[ArmScrapes],
-    window: ScrapeWindow,
-    *,
-    pod_label: str,
-    histograms: Histograms = BY_VLLM,
-) -> dict[PodKey, Buckets]:
-    """On the edges that all pods of both arms share; when there are none, no pod has times."""
-    asked = histograms.get(metric)
-    if asked is None:
-        window.miss(str(metric), f"no source of this Prometheus tells {metric}")
-        return {}
-    scraped = [(arm, _by_target(arm.series, asked)) for arm in arms]
-    # Native ones are finer, but share hardly an edge with classic ones.
-    native = all(one.native for _, told in scraped for one in told)
-    custom = counters.custom_edges(one.native.histograms for _, told in scraped for one in told if one.native)
-    question = _TimesQuestion(metric, asked.name, pod_label if asked.pod is None else asked.pod, native, custom)
-    found = [gained for arm, told in scraped for gained in _of_arm(arm, told, window, question)]
-    common = counters.common_edges(gained.edges for gained in found)
-    if found and not common:
-        window.miss(str(metric), f"the histograms of {asked.name} share no bucket edge")
-    return _summed(found, common) if common else {}
-
-
-@dataclass(frozen=True)
-class _TimesQuestion:
-    """What is asked of every target of an arm."""
-
-    metric: LatencyMetric
-    name: str
-    """The histogram's, for people."""
-    label: str
-    """That tells engines apart."""
-    native: bool
-    custom: tuple[float, ...]
-    """Edges of native ones that lie on no grid."""
-
-
-def _of_arm(arm: ArmScrapes, told: Sequence[_Scraped], window: ScrapeWindow, asked: _TimesQuestion) -> list[_Gained]:
-    metric = asked.metric
-    found: list[_Gained] = []
-    for one in told:
-        try:
-            histogram = one.read(native=asked.native, custom=asked.custom)
-        except NotCounts as problem:
-            window.miss(str(metric), f"{problem} in {asked.name} of {arm.key}")
-            continue
-        gained = window.gains(f"{arm.arm} {metric}", one.labels, histogram.times, histogram.counts)
-        if gained.times:
-            pod = (arm.arm, one.labels.get(asked.label, ""))
-            found.append(_Gained(pod=pod, edges=histogram.edges, counts=gained.counts.sum(axis=0).tolist()))
-    if not found:
-        window.miss(str(metric), f"Prometheus has no {asked.name} of {arm.key} in this window")
-    return found
-
-
-def _summed(found: Sequence[_Gained], common: Sequence[float]) -> dict[PodKey, Buckets]:
+def summed(found: Sequence[Gained]) -> dict[PodKey, Buckets]:
+    """By pod, on the edges that all of them share; empty when there are none."""
+    common = counters.common_edges(edges for _, edges, _ in found)
     by_pod: dict[PodKey, list[Buckets]] = defaultdict(list)
-    for gained in found:
-        by_pod[gained.pod].append(counters.buckets(gained.edges, gained.counts, common))
+    for pod, edges, counts in found if common else ():
+        by_pod[pod].append(counters.buckets(edges, counts, common))
     return {
-        pod: Buckets(edges=tuple(common), counts=tuple(map(sum, zip(*(part.counts for part in parts), strict=True))))
+        pod: Buckets(edges=common, counts=tuple(map(sum, zip(*(part.counts for part in parts), strict=True))))
         for pod, parts in by_pod.items()
     }
 
 
-def _by_target(series: Sequence[RawSeries], asked: TimesHistogram) -> list[_Scraped]:
-    found: dict[Target, _Scraped] = {}
+def times_of(
+    metric: LatencyMetric, arms: Sequence[ArmScrapes], window: ScrapeWindow, asked: TimeSeries, *, pod_label: str
+) -> dict[PodKey, Buckets]:
+    """On the edges that all pods of both arms share; when there are none, no pod has times."""
+    scraped = [(arm, _by_target(arm.series, asked)) for arm in arms]
+    # Native ones are finer, but share hardly an edge with classic ones.
+    native = all(one.native for _, told in scraped for one in told)
+    custom = counters.custom_edges(one.native.histograms for _, told in scraped for one in told if one.native)
+    found: list[Gained] = []
+    for arm, told in scraped:
+        before = len(found)
+        for one in told:
+            try:
+                histogram = one.read(native=native, custom=custom)
+            except NotCounts as problem:
+                window.miss(str(metric), f"{problem} in {asked.metric} of {arm.key}")
+                continue
+            gained = window.gains(f"{arm.arm} {metric}", one.labels, histogram.times, histogram.counts)
+            if gained.times:
+                pod = (arm.arm, one.labels.get(pod_label, ""))
+                found.append((pod, histogram.edges, gained.counts.sum(axis=0).tolist()))
+        if len(found) == before:
+            window.miss(str(metric), f"Prometheus has no {asked.metric} of {arm.key} in this window")
+    times = summed(found)
+    if found and not times:
+        window.miss(str(metric), f"the histograms of {asked.metric} share no bucket edge")
+    return times
+
+
+def _by_target(series: Sequence[RawSeries], asked: TimeSeries) -> list[ScrapedHistogram]:
+    found: dict[Target, ScrapedHistogram] = {}
     for one in series:
-        if not fits(one.labels, asked.only):
-            continue
-        target = one.target(BUCKET_EDGE)
-        if one.name == asked.name and one.histograms:
-            found.setdefault(target, _Scraped(labels=dict(target))).native = _in_seconds(one, asked.unit_seconds)
-        elif one.name == asked.name + BUCKET:
-            edge = float(one.labels.get(BUCKET_EDGE, "nan")) * asked.unit_seconds
-            scraped = found.setdefault(target, _Scraped(labels=dict(target)))
-            scraped.by_edge[edge] = joined(scraped.by_edge.get(edge, ()), one.values)
+        if fits(one.labels, asked.match) and one.name == asked.metric + ("" if one.histograms else BUCKET):
+            target = one.target(BUCKET_EDGE)
+            found.setdefault(target, ScrapedHistogram(dict(target))).add(one, asked.seconds)
     return list(found.values())
 
 
-def _in_seconds(series: RawSeries, unit: float) -> RawSeries:
-    # Powers of two of milliseconds lie on no grid of seconds: they are read as custom edges.
-    scaled = [
-        (at, tuple((rule, left * unit, right * unit, count) for rule, left, right, count in buckets))
-        for at, buckets in series.histograms
-    ]
-    return series if unit == 1 else replace(series, histograms=tuple(scaled))
-
-
-_UNCOUNTED = Counts(total=0, failed=0)
-
-
-def batch_of(
-    arms: Sequence[ArmScrapes],
-    window: ScrapeWindow,
-    *,
-    pod_label: str = POD,
-    proxy_pod_label: str = "",
-    counting: RequestCounters = BY_PROXY,
-    histograms: Histograms = BY_VLLM,
-) -> Batch:
-    """Both arms within the window, and why something is not in it.
-
-    `pod_label` tells the engines of an arm apart, `proxy_pod_label` the one who counts for one of them alone.
-    """
-    requests = {
-        pod: counts
-        for arm in arms
-        for pod, counts in requests_of(arm, window, pod_label=proxy_pod_label, counting=counting).items()
-    }
-    times = {
-        metric: times_of(metric, arms, window, pod_label=pod_label, histograms=histograms) for metric in LatencyMetric
-    }
+def batch_of(arms: Sequence[ArmScrapes], window: ScrapeWindow, names: EvidenceNames) -> Batch:
+    """Both arms within the window, and why something is not in it."""
+    requests: dict[PodKey, Counts] = {}
+    if names.requests is None:
+        window.miss("requests", "no source of this Prometheus tells requests")
+    else:
+        for arm in arms:
+            for pod, counts in requests_of(arm, window, names.requests, pod_label=names.counting_pod).items():
+                requests[arm.arm, pod] = counts
+    times: dict[LatencyMetric, dict[PodKey, Buckets]] = {}
+    for metric in LatencyMetric:
+        if metric in names.times:
+            series, pod_label = names.times[metric]
+            times[metric] = times_of(metric, arms, window, series, pod_label=pod_label)
+        else:
+            window.miss(str(metric), f"no source of this Prometheus tells {metric}")
     evidence = []
-    for arm, pod in sorted({*requests, *(key for found in times.values() for key in found)}):
-        counts = requests.get((arm, pod), _UNCOUNTED)
-        of_pod = {str(metric): found[arm, pod] for metric, found in times.items() if (arm, pod) in found}
+    for name, pod in sorted({*requests, *(key for found in times.values() for key in found)}):
+        counts = requests.get((name, pod), Counts(total=0, failed=0))
+        of_pod = {str(metric): found[name, pod] for metric, found in times.items() if (name, pod) in found}
         counted = {"requests": counts.total, "errors": counts.failed, "refused": counts.refused}
-        evidence.append(PodEvidence.model_validate({"arm": arm, "pod": pod} | counted | of_pod))
+        evidence.append(PodEvidence.model_validate({"arm": name, "pod": pod} | counted | of_pod))
     return Batch(time=window.until, source="proxy", arms=tuple(evidence), missing=window.missing)

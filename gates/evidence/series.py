@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from gates.evidence.batch import ArmName
-from gates.evidence.conventions import BUCKET_EDGE, INSTANCE, JOB, POD
 from gates.evidence.counters import Bucket, Counts, Origin, Sample, gains
+from gates.evidence.names import BUCKET_EDGE, INSTANCE, JOB, POD
 from gates.model import ArmKey
 
 Labels = Mapping[str, str]

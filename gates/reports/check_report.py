@@ -47,11 +47,6 @@ class CheckReport(Value):
     not_asked: tuple[str, ...] = ()
     """Gates of the spec that evidence in batches does not answer; they say nothing here, not that all is well."""
 
-    @property
-    def seconds(self) -> float:
-        """From the first batch to the last."""
-        return self.until - self.since if self.since is not None and self.until is not None else 0.0
-
 
 class ComparisonReport(CheckReport):
     """What the answers of two endpoints came to; a batch is a pair of answers to one prompt."""
@@ -99,9 +94,9 @@ def as_junit(judgement: CheckReport) -> str:
     others = [
         Case(group="tidegate.gates", name=gate, mark=Mark.SKIPPED, reason=NOT_ASKED) for gate in judgement.not_asked
     ]
-    since = None if judgement.since is None else _moment(judgement.since)
-    suite = Suite(name=judgement.name, cases=(*judged, *others), seconds=judgement.seconds, since=since)
-    return junit_xml([suite])
+    begun, ended = judgement.since or 0.0, judgement.until or 0.0
+    since = _moment(begun) if judgement.since is not None else None
+    return junit_xml([Suite(name=judgement.name, cases=(*judged, *others), seconds=ended - begun, since=since)])
 
 
 def as_markdown(judgement: CheckReport) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +11,7 @@ from pydantic import ValidationError
 
 from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
-from gates.model import ArmKey, worst
-from gates.ports import EvidenceSource
+from gates.model import worst
 from gates.reports.check_report import CheckReport, as_lines
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.errors import UsageError
@@ -32,7 +30,7 @@ class Restart(Value):
 
 
 class JudgedEvidence:
-    """A sequential test that is fed with text, or with batches."""
+    """A sequential test that is fed with text."""
 
     def __init__(self, terms: AnalysisPlan, *, file: str = "stdin") -> None:
         """`file` is the input's name in problems."""
@@ -56,23 +54,17 @@ class JudgedEvidence:
         try:
             batch = Batch.model_validate_json(line, strict=True)
         except ValidationError as error:
-            if not _is_restart(line):
+            try:
+                Restart.model_validate_json(line, strict=True)
+            except ValidationError:
                 raise SpecError(line_problems(self._file, self._lines, error)[:MOST_PROBLEMS]) from error
             self._trial.restart()
             return
         try:
-            self.take(batch)
+            self._trial.take(batch)
         except UsageError as error:
             expected = "batches of one source that rise in time"
             raise SpecError([Problem(self._file, self._lines, "time", error.message, expected)]) from error
-
-    def take(self, batch: Batch) -> None:
-        """Learn from a batch that did not come as text.
-
-        Raises:
-            UsageError: as `SequentialTest.take`.
-        """
-        self._trial.take(batch)
         self._batches += 1
         self._since, self._until = batch.time if self._since is None else self._since, batch.time
         if batch.source not in self._asked:
@@ -110,27 +102,6 @@ def judge_file(terms: AnalysisPlan, file: Path) -> JudgedEvidence:
     return test
 
 
-def judge_windows(
-    terms: AnalysisPlan,
-    source: EvidenceSource,
-    arms: tuple[ArmKey, ArmKey],
-    until: datetime,
-    *,
-    since: timedelta,
-    look: timedelta,
-) -> JudgedEvidence:
-    """Judge the windows of length `look` that touch and end at `until`; the first begins up to a look after `since`.
-
-    Raises:
-        OutsideError: the evidence cannot be read.
-    """
-    test = JudgedEvidence(terms)
-    for back in range(since // look, 0, -1):
-        start = until - back * look
-        test.take(source.batch(*arms, start, start + look))
-    return test
-
-
 def _lines(file: Path) -> Iterator[bytes]:
     if file == STDIN:
         yield from sys.stdin.buffer
@@ -143,11 +114,3 @@ def _lines(file: Path) -> Iterator[bytes]:
         found = "no such file" if missing else (error.strerror or "an unreadable file").lower()
         expected = "a file of batches, one a line"
         raise SpecError([Problem(str(file), 0 if missing else 1, "", found, expected)]) from error
-
-
-def _is_restart(line: bytes) -> bool:
-    try:
-        Restart.model_validate_json(line, strict=True)
-    except ValidationError:
-        return False
-    return True

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
-import httpx
 from pydantic import BaseModel
 
-from gates.adapters.engine_client import collect, engine_client, engine_errors, post, refused
+from gates.adapters.openai import OpenAIClient
 from pipelines.ports import ChatAnswer
 
 
@@ -41,16 +39,11 @@ class OpenAIChat:
             "stream": True,
             "return_token_ids": True,
         }
-        async with engine_client(url, timeout_seconds=self._timeout_seconds) as client:
-            begin = time.perf_counter()
-            with engine_errors(url):
-                async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
-                    if response.status_code != httpx.codes.OK:
-                        raise await refused(url, response)
-                    found = await collect(url, response, begin)
+        async with OpenAIClient(url, timeout_seconds=self._timeout_seconds) as client:
+            found, tokens = await client.stream_answer("/v1/chat/completions", body)
         return ChatAnswer(
             text=found.text,
-            tokens=found.tokens,
+            tokens=tokens,
             finish_reason=found.finish_reason,
             ttft_seconds=found.ttft_seconds,
             duration_seconds=found.duration_seconds,
@@ -62,7 +55,5 @@ class OpenAIChat:
         Raises:
             BadAnswer, OutsideError: as for `ask`.
         """
-        async with engine_client(url, timeout_seconds=self._timeout_seconds) as client:
-            answer = await post(client, url, "/tokenize", {"model": model, "messages": list(messages)})
-            with engine_errors(url):
-                return _Tokens.model_validate(answer).tokens
+        async with OpenAIClient(url, timeout_seconds=self._timeout_seconds) as client:
+            return (await client.ask("/tokenize", _Tokens, {"model": model, "messages": list(messages)})).tokens

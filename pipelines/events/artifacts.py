@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from gates.analyses.drift_reference import DriftReference
-from gates.comparison.model import LEAST_STEP
+from gates.comparison import LEAST_STEP
 from gates.evidence.batch import Batch
 from gates.model import NoData, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest

@@ -1,20 +1,27 @@
-"""`gate check`: what every gate of a file says of evidence, in a file or in a Prometheus."""
+"""What every gate of a file says of evidence: of batches in a file, or of two versions in a Prometheus."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from gates.reports.check_report import CheckReport, as_lines
-from gates.reports.evidence import judge_file, judge_windows
-from pipelines.judging.gate_sets import read_gates
+from gates.reports.evidence import judge_file
+from pipelines.judging.gate_sets import GateSet, read_gates
 from pipelines.judging.questions import wrong
-from tidegate.core.access import endpoint_at
+from tidegate.core.access import PrometheusEndpoint, endpoint_at
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gates.trials import Heard, Judge
+
+Since = timedelta | datetime | None
+"""So far back; since a time; None for since the canary's series began."""
 
 
 def check_file(gates: Path, evidence: Path, *, tell: Callable[[str], None]) -> CheckReport:
@@ -30,8 +37,22 @@ def check_file(gates: Path, evidence: Path, *, tell: Callable[[str], None]) -> C
     return test.report(judged.name, not_asked=judged.not_asked)
 
 
-Since = timedelta | datetime | None
-"""So far back; since a time; None for since the canary's series began."""
+def judge_of(
+    gates: GateSet,
+    prometheus: PrometheusEndpoint,
+    *,
+    within: timedelta,
+    service: str = "",
+    changed: Heard = lambda *_: None,
+) -> Judge:
+    """Who judges trials by these gates, as `gates.trials.Judge`; asks nothing yet."""
+    # Not above: a file of evidence needs no client.
+    from gates.adapters.prometheus import evidence_at
+    from gates.trials import Judge
+
+    terms = gates.terms("proxy")
+    source = evidence_at(prometheus, gates.sources, terms)
+    return Judge(terms, gates.look, source, SystemClock(), service=service, within=within, changed=changed)
 
 
 def check_prometheus(
@@ -60,35 +81,28 @@ def check_prometheus(
     Raises:
         SpecError: a gate is wrong.
         UsageError: a version or the region is not said.
-        OutsideError: Prometheus does not answer.
+        OutsideError: Prometheus does not answer, or has no series of an arm.
     """
-    # Not above: a file of evidence needs no client.
-    from gates.adapters.prometheus_queries import evidence_at
-    from gates.trials import Judge, Question
+    from gates.trials import Question
 
     judged = read_gates(gates, of_prometheus=True)
     if not (stable and canary and (region or not judged.by_region)):
         what, options = ("a region and ", "--region, --stable") if judged.by_region else ("", "--stable")
         raise UsageError(f"--prometheus needs {what}two versions", hint=f"give {options} and --canary")
-    terms = judged.terms("proxy")
-    source = evidence_at(endpoint_at(url, access), judged.sources, terms)
-    moment = since if isinstance(since, datetime) else None
+    if isinstance(since, timedelta):
+        within = since - since % judged.look
+    judge = judge_of(judged, endpoint_at(url, access), within=within)
+    begins = judge.now - within if isinstance(since, timedelta) else since
     try:
-        question = Question(service=judged.name, stable=stable, canary=canary, region=region, since=moment)
+        question = Question(service=judged.name, stable=stable, canary=canary, region=region, since=begins)
     except ValidationError as error:
         raise wrong(error, Question) from error
-    judge = Judge(terms, judged.look, source, SystemClock(), within=within)
-    judge.refuse(question)
-    if isinstance(since, timedelta):
-        until = datetime.now(UTC) - source.settles_within
-        test = judge_windows(terms, source, question.arms, until, since=since, look=judged.look)
-        return test.report(judged.name, not_asked=judged.not_asked)
     found = judge.judged(question)
     return CheckReport(
         name=judged.name,
         outcome=found.decides.outcome,
         batches=found.windows,
-        since=found.since.timestamp(),
+        since=found.since.timestamp() if found.windows else None,
         until=found.until and found.until.timestamp(),
         verdicts=as_lines(found.verdicts),
         not_asked=judged.not_asked,

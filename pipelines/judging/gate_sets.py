@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from gates.comparison.plan import ComparisonPlan, comparison_plan
+from gates.comparison import ComparisonPlan, comparison_plan
 from gates.evidence.batch import USUAL_LOOK, Source
 from gates.reports.gate_file import GateFile
 from gates.sequential_test import AnalysisPlan, analysis_plan_of

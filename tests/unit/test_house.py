@@ -28,7 +28,7 @@ OUTSIDE = {
     "locust",
     "subprocess",
     "requests",
-    "openai",
+    "prometheus_api_client",
 }
 """What touches the world; only adapters, what runs inside the engine environment, the order of a delivery and
 the command line may import it."""

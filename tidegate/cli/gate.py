@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from gates.comparison.model import ApiForm
+from gates.model import ApiForm
 from tidegate.cli.options import Ci, Duration, Hosts, PrometheusAccessOption, ReportFiles, TlsCert, TlsKey, duration
 from tidegate.cli.settings import Output, Settings, given, prints
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
 from tidegate.core.units import parse_duration
 
 if TYPE_CHECKING:
-    from gates.comparison.comparison import EndpointComparison
+    from gates.comparison import EndpointComparison
     from gates.reports.check_report import CheckReport
     from gates.trials import Answer, Judge, Question
     from pipelines.adapters.web_server import Listener
@@ -234,22 +234,18 @@ def serve(
       tidegate gate serve gates.yaml --prometheus http://localhost:9090
       tidegate gate serve gates.yaml --prometheus http://prometheus:9090 --address 0.0.0.0:8095 --token gate.token
     """
-    from gates.adapters.prometheus_queries import evidence_at
-    from gates.trials import Judge
     from pipelines.adapters.web_server import ListenOptions, guarded_listener
+    from pipelines.judging.check import judge_of
     from pipelines.judging.gate_sets import read_gates
     from tidegate.core.access import endpoint_at
-    from tidegate.core.clock import SystemClock
 
     if not timedelta(minutes=1) <= within <= timedelta(days=30):
         raise UsageError(f"--within {within}: expected 1m to 30d")
     listen = ListenOptions(address, None, token, host or (), tls_cert, tls_key, "--token")
     judged, at = read_gates(gates, of_prometheus=True), endpoint_at(prometheus, access)
-    terms = judged.terms("proxy")
-    source = evidence_at(at, judged.sources, terms)
     # Requests are answered without this context.
     tell = partial(_tell, given())
-    judge = Judge(terms, judged.look, source, SystemClock(), service=judged.service, within=within, changed=tell)
+    judge = judge_of(judged, at, within=within, service=judged.service, changed=tell)
     with guarded_listener(listen) as listener, suppress(asyncio.CancelledError):
         asyncio.run(_answer(judged, judge, listener, at))
     return ExitCode.DELIVERED

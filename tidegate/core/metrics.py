@@ -46,6 +46,10 @@ class PresetName(StrEnum):
     """Whose metrics."""
 
     VLLM = "vllm"
+    LLM_D_INFERENCE_SIM = "llm-d-inference-sim"
+    SGLANG = "sglang"
+    TGI = "tgi"
+    TRITON = "triton"
     ISTIO = "istio"
     ENVOY_GATEWAY = "envoy-gateway"
     NGINX = "nginx"
@@ -313,7 +317,8 @@ def untold(sources: Sequence[MetricSource], signal: MetricSignal, where: Loc) ->
 
 
 _SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
-_STRING = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`(?P<raw>[^`]*)`""", re.DOTALL)
+STRING = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`(?P<raw>[^`]*)`""", re.DOTALL)
+"""PromQL's three kinds, and a comment, in which quotes begin none."""
 
 
 def literal(value: str) -> str:
@@ -331,4 +336,4 @@ def without_raw_strings(query: str) -> str:
 
     https://prometheus.io/docs/prometheus/latest/querying/basics/#string-literals
     """
-    return _STRING.sub(lambda found: found[0] if found["raw"] is None else f'"{escaped(found["raw"])}"', query)
+    return STRING.sub(lambda found: found[0] if found["raw"] is None else f'"{escaped(found["raw"])}"', query)

@@ -18,7 +18,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gates.evidence.batch import LatencyMetric
-from gates.evidence.conventions import HISTOGRAMS, PROCESS_START
+from gates.evidence.names import PROCESS_START, of_this_machine
 from slo.metrics import HTTP_REQUESTS, KV_CACHE_USAGE, TARGET, TIME_PER_OUTPUT_TOKEN, MetricKind, PrometheusMetric
 from slo.spec import LATENCIES
 
@@ -101,7 +101,8 @@ class EngineMetrics:
 
     def protobuf(self) -> bytes:
         start = _family(PROCESS_START, 1, _message(2, _double(1, self.started)))
-        return b"".join([start, *(_family(name, 4, _histogram(self.times[m])) for m, name in HISTOGRAMS.items())])
+        named = of_this_machine().times
+        return b"".join([start, *(_family(one.metric, 4, _histogram(self.times[m])) for m, (one, _) in named.items())])
 
 
 def _histogram(times: Sequence[float]) -> bytes:

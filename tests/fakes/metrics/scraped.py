@@ -17,25 +17,16 @@ import numpy as np
 from fakes.metrics.samples import VLLM_EDGES
 from numpy.typing import NDArray
 
-from gates.evidence.batch import ArmName, Batch, LatencyMetric
-from gates.evidence.conventions import (
-    BUCKET,
-    BUCKET_EDGE,
-    BY_ENGINE,
-    HISTOGRAMS,
-    PROCESS_START,
-    RESPONSE_CODE,
-    RESPONSES,
-    TIMEOUTS,
-    TORN,
-    UP,
-)
+from gates.evidence.batch import ArmName, Batch
 from gates.evidence.counters import Bucket
+from gates.evidence.names import BUCKET, BUCKET_EDGE, BY_PROXY, PROCESS_START, UP, named_by, of_this_machine
 from gates.evidence.scrape import batch_of
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
 from gates.model import ArmKey
+from tidegate.core.metrics import MetricSource, PresetName
 
 EDGES = (0.1, 0.5, 1.0, float("inf"))
+TTFT = "vllm:time_to_first_token_seconds"
 LOOKBACK_SECONDS = 120.0
 
 
@@ -103,7 +94,7 @@ class Fleet:
             ArmScrapes(arm=arm, key=key, series=[one for one in everything if _is_of(one, key)])
             for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary))
         ]
-        return batch_of(arms, ScrapeWindow(since=since, until=until, targets=targets))
+        return batch_of(arms, ScrapeWindow(since=since, until=until, targets=targets), of_this_machine())
 
     def select(self, since: float, until: float) -> list[RawSeries]:
         found = []
@@ -127,18 +118,18 @@ class Fleet:
             times = [ttft for ended, ttft in engine.requests if engine.started < ended <= at]
             for edge in engine.edges:
                 bucket = labels | {BUCKET_EDGE: str(edge).replace("inf", "+Inf"), "model_name": "m"}
-                self._add(HISTOGRAMS[LatencyMetric.TTFT] + BUCKET, bucket, at, float(sum(t <= edge for t in times)))
+                self._add(TTFT + BUCKET, bucket, at, float(sum(t <= edge for t in times)))
 
     def _scrape_proxy(self, proxy: Proxy) -> None:
         for at in self._times(0.5):
             labels = {"job": "proxy", "instance": proxy.name, "region": "eu-west-1"}
             self._add(UP, labels, at, 1.0)
             of_arm = labels | {"role": proxy.role, "version": proxy.version}
-            self._add(TORN, of_arm, at, float(sum(when <= at for when in proxy.torn)))
-            self._add(TIMEOUTS, of_arm, at, 0.0)
+            self._add(str(BY_PROXY.cut), of_arm, at, float(sum(when <= at for when in proxy.torn)))
+            self._add(str(BY_PROXY.timeouts), of_arm, at, 0.0)
             for code in {code for when, code in proxy.requests if when <= at}:
                 count = sum(when <= at and was == code for when, was in proxy.requests)
-                self._add(RESPONSES, of_arm | {RESPONSE_CODE: str(code)}, at, float(count))
+                self._add(BY_PROXY.metric, of_arm | {BY_PROXY.status: str(code)}, at, float(count))
 
     def _times(self, offset: float) -> list[float]:
         return [step * self.interval + offset for step in range(int(self.until / self.interval))]
@@ -159,11 +150,11 @@ def batch_of_native(scrapes: Sequence[tuple[float, Sequence[float]]], since: flo
     """Of one canary that had measured these TTFTs at each scrape, in a native histogram."""
     labels = {"job": "engine", "instance": "e", "region": "eu-west-1", "role": "canary", "version": "7"}
     samples = tuple((at, as_native(times, 3)) for at, times in scrapes)
-    series = [RawSeries(name=HISTOGRAMS[LatencyMetric.TTFT], labels=labels, histograms=samples)]
+    series = [RawSeries(name=TTFT, labels=labels, histograms=samples)]
     canary = ArmKey(region="eu-west-1", role="canary", version="7")
     targets = Targets([(labels, [(at, 1.0) for at, _ in scrapes])], [], lookback_seconds=LOOKBACK_SECONDS)
     arms = [ArmScrapes(arm=ArmName.CANARY, key=canary, series=series)]
-    return batch_of(arms, ScrapeWindow(since=since, until=until, targets=targets))
+    return batch_of(arms, ScrapeWindow(since=since, until=until, targets=targets), of_this_machine())
 
 
 def _is_of(series: RawSeries, key: ArmKey) -> bool:
@@ -220,7 +211,7 @@ class ScrapedTraffic:
             ArmScrapes(arm=arm, key=key, series=list(self._series(arm, times[arm]))) for arm, (key, _) in arms.items()
         ]
         window = ScrapeWindow(since=since.timestamp(), until=last, targets=targets)
-        return batch_of(scraped, window, proxy_pod_label="pod", counting=BY_ENGINE)
+        return batch_of(scraped, window, named_by([MetricSource(preset=PresetName.VLLM)], service=""))
 
     def _scrapes(self, phase: float, first: float, last: float) -> list[float]:
         begin, end = math.ceil((first - phase) / self.interval), math.floor((last - phase) / self.interval)
@@ -231,11 +222,11 @@ class ScrapedTraffic:
         ended, seconds, failed = self._answered(arm)
         of_users = {"handler": "/v1/chat/completions", "method": "POST"}
         for status, mine in (("2xx", ~failed), ("5xx", failed)):
-            yield self._counter(BY_ENGINE.responses, labels | of_users | {"status": status}, arm, at, ended[mine])
+            yield self._counter("http_requests_total", labels | of_users | {"status": status}, arm, at, ended[mine])
         good, times = ended[~failed], seconds[~failed]
         for edge in (*VLLM_EDGES, float("inf")):
             bucket = labels | {"le": "+Inf" if np.isinf(edge) else str(edge)}
-            yield self._counter(HISTOGRAMS[LatencyMetric.TTFT] + BUCKET, bucket, arm, at, good[times <= edge])
+            yield self._counter(TTFT + BUCKET, bucket, arm, at, good[times <= edge])
 
     def _counter(
         self, name: str, labels: dict[str, str], arm: ArmName, at: Sequence[float], ended: Numbers

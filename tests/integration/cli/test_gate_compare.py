@@ -72,7 +72,7 @@ def test_keys_come_from_where_the_options_say_and_are_nowhere_else(
     assert "pairs of answers" in said.out
     assert "sk-of" not in said.out + said.err + pairs.read_text() + without.err
     assert (without.code, missing.code) == (4, 2)
-    assert "/v1/models answers 401" in without.err
+    assert "/v1 answers 401" in without.err and "name the model with --stable-model" in without.err
     assert "--stable-key: no key is there" in missing.err
 
 

@@ -7,21 +7,19 @@ import logging
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fakes.services.chat_servers import JudgeFault, OpenAIServer, an_answer, completion, openai_server
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from gates.adapters.judge import OpenAIJudge
 from gates.evidence.batch import Dimension
 from gates.judge.judge import Judge, JudgedAnswer
 from gates.judge.rubric import JudgeReply, NoScoreReason, judge_request, scores_in
 from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
-
-if TYPE_CHECKING:
-    from gates.adapters.judge import OpenAIJudge
 
 SECRET = "sk-very-secret"
 REQUEST = judge_request(
@@ -40,9 +38,6 @@ def gate(server: OpenAIServer, **changes: Any) -> JudgeGate:
 
 
 def judge_of(settings: JudgeGate, environment: dict[str, str] | None = None) -> OpenAIJudge:
-    # Here, since OpenAI's client takes two seconds to load, in every worker of a run.
-    from gates.adapters.judge import OpenAIJudge
-
     return OpenAIJudge(settings, environment or {})
 
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from fakes.services.chat_servers import chat_server, endpoint_server
 from fakes.services.http import QuietHandler, answering
 
-from gates.adapters.openai_endpoint import OpenAIEndpoint, base_url, models_of, refuse_open_key
-from gates.comparison.model import ApiForm, Endpoint
+from gates.adapters.compare import Arm, ask, base_url, refuse_open_key
+from gates.adapters.openai import OpenAIClient
+from gates.answers.golden import GoldenPrompt
+from gates.comparison import Endpoint
 from gates.errors import BadAnswer
-from gates.model import EngineReply
+from gates.model import ApiForm, EngineReply
 from tidegate.core.errors import OutsideError, UsageError
 
 
 async def answer(
     url: str, model: str = "m", *, api: ApiForm = ApiForm.CHAT, key: str = "", timeout_seconds: float = 5
 ) -> EngineReply:
-    async with OpenAIEndpoint(
-        Endpoint(url=f"{url}/v1", model=model, api=api), key=key, timeout_seconds=timeout_seconds
-    ) as endpoint:
-        return await endpoint.ask("2 + 2?", max_tokens=8)
+    at = Endpoint(url=f"{url}/v1", model=model, api=api)
+    async with OpenAIClient(at.url, key=key, timeout_seconds=timeout_seconds, direct=False) as client:
+        return await ask(client, at, GoldenPrompt(prompt="2 + 2?", expected="4", max_tokens=8))
 
 
 async def test_an_answer_has_its_text_tokens_and_times() -> None:
@@ -59,10 +62,14 @@ async def test_completions_are_asked_without_a_conversation() -> None:
     assert (found.text, server.bodies[0]["prompt"]) == ("2 + 2? is four", "2 + 2?")
 
 
-async def test_a_key_is_sent_and_never_told() -> None:
+async def test_a_key_is_sent_and_never_told(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("sk-right\n")
     with endpoint_server(key="sk-right", models=("a", "b")) as server:
         assert (await answer(server.url, key="sk-right")).text == "2 + 2?"
-        assert await models_of(f"{server.url}/v1", "sk-right") == ("a", "b")
+        with pytest.raises(UsageError, match="serves 2 models: a, b; name one: --canary-model"):
+            async with Arm("canary", server.url, key=f"@{key}").opened(timedelta(seconds=5)):
+                pass
         with pytest.raises(OutsideError) as caught:
             await answer(server.url, key="sk-wrong")
     assert (caught.value.message, caught.value.detail) == (f"{server.url}/v1 answers 401", None)

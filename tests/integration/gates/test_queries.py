@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from fakes.services.prometheus import prometheus, written_down
 
-from gates.adapters.prometheus_queries import PrometheusQueries
+from gates.adapters.prometheus import PrometheusSource
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.queries import Window, WithQueries, asking_prometheus
 from gates.analyses.ratio import RatioGate
@@ -96,8 +96,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def queries(url: str) -> PrometheusQueries:
-    return PrometheusQueries(url)
+def queries(url: str) -> PrometheusSource:
+    return PrometheusSource(url)
 
 
 def arm(version: str) -> ArmKey:
@@ -121,7 +121,7 @@ def whole() -> Window:
 TRIALS, COST, BUCKETS = GATES["ratio"]["trials"], GATES["mean"]["sum"], GATES["quantile"]["buckets"]
 
 
-def test_windows_that_touch_count_everything_once_also_over_a_restart(queries: PrometheusQueries) -> None:
+def test_windows_that_touch_count_everything_once_also_over_a_restart(queries: PrometheusSource) -> None:
     found = [queries.counted(TRIALS, arm(HEALTHY), window)["c"] for window in windows()]
     assert set(found) == {5 * IN_A_LOOK}
     assert queries.counted(TRIALS, arm(STABLE), whole()) == dict.fromkeys("ab", 20 * IN_A_LOOK * len(windows()))
@@ -134,7 +134,7 @@ def test_windows_that_touch_count_everything_once_also_over_a_restart(queries: P
     assert at_once.counts == tuple(map(sum, zip(*(each.counts for each in buckets), strict=True)))
 
 
-def test_what_is_counted_as_good_leaves_the_rest_as_events(queries: PrometheusQueries) -> None:
+def test_what_is_counted_as_good_leaves_the_rest_as_events(queries: PrometheusSource) -> None:
     of_events = RatioGate.model_validate(GATES["ratio"])
     rest = of_events.model_copy(update={"events": None, "good": f'rated_total{{vote="up",{ARMS}}}'})
     found = of_events.of_arm(queries, ArmName.CANARY, arm(WORSE), whole())
@@ -142,7 +142,7 @@ def test_what_is_counted_as_good_leaves_the_rest_as_events(queries: PrometheusQu
     assert rest.of_arm(queries, ArmName.CANARY, arm(WORSE), whole()) == found
 
 
-def test_what_is_not_there_is_no_zero(queries: PrometheusQueries) -> None:
+def test_what_is_not_there_is_no_zero(queries: PrometheusSource) -> None:
     for read in (queries.counted, queries.summed, queries.distributed):
         assert read(BUCKETS, arm("9"), whole()) == {}
     value = queries.value("max(pool_usage{version='{{.version}}'})", arm("9"), whole())
@@ -165,11 +165,11 @@ def test_what_is_not_there_is_no_zero(queries: PrometheusQueries) -> None:
         ),
         (lambda there, key: there.value("pool_usage", key, whole()), "gives 4 series"),
         (lambda there, key: there.value("nonsense(", key, whole()), "refused nonsense("),
-        (lambda _, key: PrometheusQueries("http://127.0.0.1:9").counted(TRIALS, key, whole()), "127.0.0.1:9"),
+        (lambda _, key: PrometheusSource("http://127.0.0.1:9").counted(TRIALS, key, whole()), "127.0.0.1:9"),
     ],
 )
 def test_what_is_not_what_its_name_says_is_refused(
-    queries: PrometheusQueries, ask: Callable[[PrometheusQueries, ArmKey], object], problem: str
+    queries: PrometheusSource, ask: Callable[[PrometheusSource, ArmKey], object], problem: str
 ) -> None:
     with pytest.raises(OutsideError, match=problem.replace("(", r"\(")):
         ask(queries, arm(STABLE))
@@ -185,7 +185,7 @@ def burns(**changes: str) -> BurnRateGate:
 
 
 def test_queries_give_events_or_say_why_not(url: str) -> None:
-    queries = PrometheusQueries(url)
+    queries = PrometheusSource(url)
 
     def events(gate: BurnRateGate, version: str = WORSE) -> Events | NoData:
         batch = gate.read(Batch(time=1), "burn_rate", queries, (arm("1"), arm(version)), whole())
@@ -215,7 +215,7 @@ def test_queries_give_events_or_say_why_not(url: str) -> None:
     assert isinstance(undefined, NoData) and "answers nan to" in undefined.reason
 
 
-def judged(queries: PrometheusQueries, kind: str, version: str) -> Verdict:
+def judged(queries: PrometheusSource, kind: str, version: str) -> Verdict:
     gates = Gates.model_validate({"mine": {"kind": kind, **GATES[kind]}})
     test = SequentialTest(analysis_plan_of(gates, gates.asked, sources={}, share=0.2))
     source = WithQueries(FakeEvidence(), queries, asking_prometheus(gates.asked))
@@ -228,7 +228,7 @@ def judged(queries: PrometheusQueries, kind: str, version: str) -> Verdict:
 
 
 @pytest.mark.parametrize("kind", GATES)
-def test_a_healthy_version_passes_and_a_worse_one_fails(queries: PrometheusQueries, kind: str) -> None:
+def test_a_healthy_version_passes_and_a_worse_one_fails(queries: PrometheusSource, kind: str) -> None:
     fine, bad, gone = (partial(judged, queries, kind)(version) for version in (HEALTHY, WORSE, "9"))
     print(f"measured: {fine.reason}; {bad.reason}")
     assert (fine.outcome, bad.outcome, gone.outcome) == (GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.RUNNING)

@@ -10,9 +10,9 @@ from fakes.services.prometheus import prometheus, written_down
 
 from gates.adapters.prometheus import PrometheusSource
 from gates.evidence.batch import ArmName
-from gates.evidence.conventions import BY_ENGINE, POD
 from gates.model import ArmKey
 from pipelines.adapters.series import ServedByPrometheus
+from tidegate.core.metrics import MetricSource, PresetName
 
 SCRAPES = 16
 INTERVAL = 15
@@ -74,7 +74,7 @@ def urls(begun: datetime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def source(urls: dict[str, str]) -> PrometheusSource:
-    return PrometheusSource(urls, counting=BY_ENGINE, proxy_pod_label=POD, only={"service": "support-llm"})
+    return PrometheusSource(urls, sources=[MetricSource(preset=PresetName.VLLM)], service="support-llm")
 
 
 @pytest.mark.parametrize("canary", [CANARY, SHADOW], ids=["users", "copies"])

@@ -11,13 +11,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gates.evidence.conventions import RESPONSES, TIMEOUTS, TORN
+from gates.evidence.names import BY_PROXY
 from rollouts.adapters.envoy import Envoy
 from rollouts.adapters.sockets import free_port
 from rollouts.base import RegionSplit
 from rollouts.local import xds
 
 BEGUN = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n"
+TORN, TIMEOUTS = BY_PROXY.cut, BY_PROXY.timeouts
 CODE = re.compile(r'envoy_response_code="(\d+)"')
 
 
@@ -57,7 +58,7 @@ async def counted(envoy: Envoy, path: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in text.splitlines():
         name, value = line.split("{")[0], line.rsplit(" ", 1)[-1]
-        if 'envoy_cluster_name="stable_7"' in line and name in {RESPONSES, TORN, TIMEOUTS} and value != "0":
+        if 'envoy_cluster_name="stable_7"' in line and name in {BY_PROXY.metric, TORN, TIMEOUTS} and value != "0":
             code = CODE.search(line)
             found[code[1] if code else name] = int(value)
     return found

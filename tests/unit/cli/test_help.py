@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.cli import command_tree
 
-HEAVY = ("mlflow", "openai", "locust", "matplotlib", "httpx", "kubernetes", "torch", "scipy", "numpy", "uvicorn")
+HEAVY = ("mlflow", "locust", "matplotlib", "httpx", "kubernetes", "torch", "scipy", "numpy", "uvicorn")
 """What no help and no usage error needs; each costs a person tenths of a second or more."""
 
 READ_ONLY = {"plan", "status", "model list", "engine show"}

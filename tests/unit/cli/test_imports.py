@@ -1,7 +1,7 @@
 """What a command loads before it has anything to do: each step of a workflow is a process, and pays for it again.
 
 MLflow's client alone takes a second of a processor: it is loaded once MLflow is asked. The others are loaded by the
-steps that need them: scipy's statistics by gates, openai by what asks an engine.
+steps that need them: scipy's statistics by gates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ LATER = (
     "locust",
     "matplotlib",
     "mlflow",
-    "openai",
     "pandas",
     "scipy.optimize",
     "scipy.special",
@@ -46,7 +45,7 @@ IN_STEPS = (
     *("gates.adapters.judge", "gates.adapters.likelihood", "gates.adapters.prometheus", "gates.adapters.text_models"),
     *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.authority.identities"),
     *("pipelines.adapters.engines", "pipelines.adapters.load.prompts"),
-    *("openai", "scipy.optimize", "scipy.stats", "wordllama"),
+    *("scipy.optimize", "scipy.stats", "wordllama"),
 )
 OF = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
 """Which distributions bring each module."""
@@ -106,7 +105,7 @@ def test_core_commands_load_nothing_of_an_extra() -> None:
             needed = map(Requirement, requires[name])
             left += [canonicalize_name(each.name) for each in needed if not each.marker or each.marker.evaluate()]
     allowed = {module for module, names in OF.items() if names & core} | {"tidegate"}
-    assert not {"openai", "sqlalchemy", "matplotlib", "gevent", "tokenizers", "uv"} & allowed
+    assert not {"sqlalchemy", "matplotlib", "gevent", "tokenizers", "uv"} & allowed
     assert refused(allowed, [*MODULES, OF_AN_EXTRA]) == [OF_AN_EXTRA]
 
 

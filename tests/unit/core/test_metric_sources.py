@@ -19,7 +19,10 @@ def read(*sources: str) -> tuple[MetricSource, ...]:
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("region: cluster", "m.yaml:2: sources[0]: found no metric; expected a `preset` (vllm, istio, envoy"),
+        (
+            "region: cluster",
+            "m.yaml:2: sources[0]: found no metric; expected a `preset` (vllm, llm-d-inference-sim, sglang,",
+        ),
         ("preset: linkerd", "m.yaml:2: sources[0].preset: found 'linkerd'; expected"),
         ("preset: istio", "sources[0].arms: found nothing; expected the values of a label: {stable: VALUE"),
         (
@@ -54,17 +57,27 @@ def test_each_signal_is_read_from_the_first_that_has_it() -> None:
     assert found == {signal: mesh if signal in {"requests", "e2e"} else engines for signal in MetricSignal}
 
 
+PROXIES = "requests e2e"
+HAS = {
+    "vllm": "requests ttft itl e2e queue_time engines",
+    "llm-d-inference-sim": "ttft itl e2e queue_time",
+    "sglang": "requests ttft itl e2e",
+    "tgi": "itl e2e queue_time",
+    "triton": "ttft",
+    **dict.fromkeys(("istio", "envoy-gateway", "nginx"), PROXIES),
+}
+
+
 @pytest.mark.parametrize("name", PresetName)
 def test_presets_have_what_their_exporters_have(name: PresetName) -> None:
-    has = {signal for signal in MetricSignal if getattr(presets()[name], signal)}
-    # Only engines know of tokens.
-    assert has == (set(MetricSignal) if name is PresetName.VLLM else {MetricSignal.REQUESTS, MetricSignal.E2E})
+    assert " ".join(signal for signal in MetricSignal if getattr(presets()[name], signal)) == HAS[name]
 
 
 def test_what_nobody_tells_names_who_does() -> None:
     (odd,) = untold(read(f"preset: istio, {ARMS}"), MetricSignal.TTFT, ("gates", "latency", "metric"))
     assert odd.found == "ttft, which no source of `metrics.sources` has (istio: requests, e2e)"
-    assert odd.expected == "a source with preset vllm, or its metric by hand at metrics.sources[0].ttft"
+    engines = "vllm or llm-d-inference-sim or sglang or triton"
+    assert odd.expected == f"a source with preset {engines}, or its metric by hand at metrics.sources[0].ttft"
     assert not list(untold((), MetricSignal.TTFT, ()))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gates.evidence.batch import ArmName, PodEvidence
-from gates.evidence.conventions import BY_ENGINE
+from gates.evidence.names import named_by
 from gates.evidence.scrape import batch_of
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
 from gates.model import ArmKey
+from tidegate.core.metrics import MetricSource, PresetName
 
 KEY = ArmKey(region="eu-west-1", role="canary", version="2")
 
@@ -25,7 +26,7 @@ def pods(*series: RawSeries, since: float = 0.0, until: float = 20.0) -> tuple[t
     lives = [({"job": "engines", "instance": pod}, [(10.0 * step, 1.0) for step in range(3)]) for pod in ("a", "b")]
     window = ScrapeWindow(since=since, until=until, targets=Targets(lives, [], lookback_seconds=120))
     arm = ArmScrapes(arm=ArmName.CANARY, key=KEY, series=series)
-    batch = batch_of([arm], window, proxy_pod_label="pod", counting=BY_ENGINE)
+    batch = batch_of([arm], window, named_by([MetricSource(preset=PresetName.VLLM)], service=""))
     return batch.arms, {what: why for what, why in batch.missing.items() if what == "requests"}
 
 
@@ -45,4 +46,4 @@ def test_health_checks_and_lists_of_models_are_nobodys_requests() -> None:
 
 def test_a_status_that_is_none_is_told() -> None:
     _, missing = pods(of_engine("a", "fine", 0, 1, 2))
-    assert "http_requests_total without a number as status in the engines' counters" in missing["requests"]
+    assert "no number as status in http_requests_total" in missing["requests"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gates.evidence.conventions import INSTANCE, JOB
 from gates.evidence.counters import NotCounts, Origin, counted, gains
+from gates.evidence.names import INSTANCE, JOB
 from gates.evidence.series import Targets
 
 CONTINUES, ZERO, UNDATED = Origin.CONTINUES, Origin.ZERO, Origin.UNDATED

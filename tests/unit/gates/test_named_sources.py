@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from gates.evidence.batch import ArmName, Batch, Buckets
 from gates.evidence.names import EvidenceNames, named_by
@@ -16,7 +17,7 @@ ARMS = {"stable": "llm-stable", "canary": "llm-canary"}
 
 
 def names_of(preset: str, **said: object) -> EvidenceNames:
-    return named_by([MetricSource.model_validate({"preset": preset, "arms": ARMS, **said})], service="llm")
+    return named_by([MetricSource.model_validate({"preset": preset, "arms": ARMS} | said)], service="llm")
 
 
 def counted(name: str, *values: float, **labels: str) -> RawSeries:
@@ -29,14 +30,7 @@ def batch(names: EvidenceNames, *series: RawSeries) -> Batch:
     lives = [({"job": "gateway", "instance": "a"}, [(10.0 * step, 1.0) for step in range(3)])]
     window = ScrapeWindow(since=0.0, until=20.0, targets=Targets(lives, [], lookback_seconds=120))
     arm = ArmScrapes(arm=ArmName.CANARY, key=KEY, series=series)
-    return batch_of(
-        [arm],
-        window,
-        pod_label=names.pod,
-        proxy_pod_label=names.proxy_pod,
-        counting=names.requests,
-        histograms=names.times,
-    )
+    return batch_of([arm], window, names)
 
 
 def test_istio_says_by_a_flag_which_streams_were_cut() -> None:
@@ -103,6 +97,61 @@ def test_a_timeout_after_the_headers_is_an_error_and_a_504_is_one_once() -> None
         counted("envoy_cluster_upstream_cx_destroy_remote_with_active_rq", 0, 0, 0),
     )
     assert [(pod.requests, pod.errors) for pod in found.arms] == [(104, 7)]
+
+
+PAGES = {
+    "llm-d-inference-sim": """
+vllm:time_to_first_token_seconds_bucket{le="0.25",model_name="m"} 6
+vllm:time_to_first_token_seconds_bucket{le="+Inf",model_name="m"} 10
+vllm:request_time_per_output_token_seconds_bucket{le="0.05",model_name="m"} 9
+vllm:request_time_per_output_token_seconds_bucket{le="+Inf",model_name="m"} 10
+vllm:inter_token_latency_seconds_bucket{le="+Inf",model_name="m"} 400
+vllm:e2e_request_latency_seconds_bucket{le="1",model_name="m"} 7
+vllm:e2e_request_latency_seconds_bucket{le="+Inf",model_name="m"} 10
+""",
+    "sglang": """
+sglang:http_responses_total{endpoint="/v1/chat/completions",method="POST",status_code="200"} 10
+sglang:http_responses_total{endpoint="/generate",method="POST",status_code="500"} 2
+sglang:http_responses_total{endpoint="/health",method="GET",status_code="200"} 700
+sglang:time_to_first_token_seconds_bucket{le="0.25",model_name="m",is_streaming="true"} 6
+sglang:time_to_first_token_seconds_bucket{le="+Inf",model_name="m",is_streaming="true"} 10
+sglang:inter_token_latency_seconds_bucket{le="+Inf",model_name="m"} 400
+sglang:request_time_per_output_token_seconds_bucket{le="0.05",model_name="m",stream="true"} 9
+sglang:request_time_per_output_token_seconds_bucket{le="+Inf",model_name="m",stream="true"} 10
+sglang:e2e_request_latency_seconds_bucket{le="1",model_name="m",is_streaming="true"} 7
+sglang:e2e_request_latency_seconds_bucket{le="+Inf",model_name="m",is_streaming="true"} 10
+""",
+    "tgi": """
+tgi_request_success 10
+tgi_request_failure{err="overloaded"} 2
+tgi_request_mean_time_per_token_duration_bucket{le="0.05"} 9
+tgi_request_mean_time_per_token_duration_bucket{le="+Inf"} 10
+tgi_request_duration_bucket{le="1"} 7
+tgi_request_duration_bucket{le="+Inf"} 10
+""",
+    "triton": """
+nv_inference_request_success{model="m",version="1"} 10
+nv_inference_first_response_histogram_ms_bucket{model="m",version="1",le="250"} 6
+nv_inference_first_response_histogram_ms_bucket{model="m",version="1",le="+Inf"} 10
+""",
+}
+"""Lines as each of them writes its page of metrics, made small."""
+TIMES = {"ttft": (0.25, 6), "itl": (0.05, 9), "e2e": (1.0, 7)}
+TOLD = {"llm-d-inference-sim": "ttft itl e2e", "sglang": "ttft itl e2e", "tgi": "itl e2e", "triton": "ttft"}
+
+
+@pytest.mark.parametrize("preset", PAGES)
+def test_a_page_of_metrics_is_read_as_its_engine_means_it(preset: str) -> None:
+    samples = [each for family in text_string_to_metric_families(PAGES[preset]) for each in family.samples]
+    names = names_of(preset, arms={**ARMS, "label": "track"})
+    found = batch(names, *(counted(each.name, 0, 0, each.value, **each.labels) for each in samples))
+    (pod,) = found.arms
+    assert (pod.requests, pod.errors) == ((12, 2) if preset == "sglang" else (0, 0))
+    for time, (edge, fast) in TIMES.items():
+        expected = Buckets(edges=(edge,), counts=(fast, 10 - fast)) if time in TOLD[preset].split() else ()
+        assert getattr(pod, time) == expected
+    if preset != "sglang":
+        assert found.missing["requests"] == "no source of this Prometheus tells requests"
 
 
 def test_one_query_for_each_source_and_arm() -> None:

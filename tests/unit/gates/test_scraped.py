@@ -177,7 +177,7 @@ def test_a_value_that_is_no_count_makes_its_metric_absent_with_the_reason(value:
     assert " in vllm:time_to_first_token_seconds of canary version 7 in eu-west-1" in times_gone.missing["ttft"]
     requests_gone = spoilt("envoy_cluster_upstream_rq", value, {"envoy_response_code": "500"})
     assert all(pod.requests == 0 for pod in requests_gone.arms)
-    assert " in the proxy's counters of canary version 7 in eu-west-1" in requests_gone.missing["requests"]
+    assert " in envoy_cluster_upstream_rq of canary version 7 in eu-west-1" in requests_gone.missing["requests"]
     # The other arm, and the other metric, stay.
     assert (
         times(requests_gone, ArmName.CANARY)
@@ -189,7 +189,7 @@ def test_a_value_that_is_no_count_makes_its_metric_absent_with_the_reason(value:
 
 def test_a_series_without_its_own_label_is_told() -> None:
     assert (
-        "without a number as envoy_response_code"
+        "no number as envoy_response_code in envoy_cluster_upstream_rq"
         in spoilt("envoy_cluster_upstream_rq", 1.0, {"envoy_response_code": "500"}, drop="envoy_response_code").missing[
             "requests"
         ]

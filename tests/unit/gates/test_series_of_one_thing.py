@@ -11,12 +11,11 @@ import pytest
 from fakes.services.http import page
 
 from gates.adapters.prometheus import PrometheusSource
-from gates.adapters.prometheus_queries import PrometheusQueries
 from gates.analyses.queries import Window
 from gates.evidence.batch import ArmName
-from gates.evidence.conventions import BY_ENGINE
 from gates.evidence.series import RawSeries, without_replicas
 from gates.model import ArmKey
+from tidegate.core.metrics import MetricSource, PresetName
 
 CANARY = ArmKey(region="eu", role="canary", version="7")
 STABLE = ArmKey(region="eu", role="stable", version="6")
@@ -95,12 +94,12 @@ def test_queries_count_what_two_replicas_scraped_once() -> None:
         for le, each in (("1", 5), ("+Inf", 7))
     ]
     with serving(answer("calls_total", *both)) as address:
-        queries = PrometheusQueries(f"http://{address}")
+        queries = PrometheusSource(f"http://{address}")
         assert queries.counted("x", CANARY, WINDOW) == {"c0": 7 * 29} and queries.summed("x", CANARY, WINDOW) == {
             "c0": 7 * 29
         }
     with serving(answer("calls_bucket", *edges)) as address:
-        (found,) = PrometheusQueries(f"http://{address}").distributed("x", CANARY, WINDOW).values()
+        (found,) = PrometheusSource(f"http://{address}").distributed("x", CANARY, WINDOW).values()
         assert (found.edges, found.counts) == ((1.0,), (5 * 29, 2 * 29))
 
 
@@ -112,7 +111,7 @@ def test_evidence_counts_what_two_replicas_scraped_once() -> None:
         result += answer("http_requests_total", ({**replica, **requests}, counter(7, late=late)))
         result += answer("up", (replica, [(at, 1) for at, _ in counter(7, late=late)]))
     with serving(result) as address:
-        source = PrometheusSource(f"http://{address}", counting=BY_ENGINE, proxy_pod_label="pod")
+        source = PrometheusSource(f"http://{address}", sources=[MetricSource(preset=PresetName.VLLM)])
         batch = source.batch(STABLE, CANARY, WINDOW.since, WINDOW.until)
     assert {pod.requests for pod in batch.arms if pod.arm is ArmName.CANARY} == {7 * 29}
 
@@ -120,7 +119,7 @@ def test_evidence_counts_what_two_replicas_scraped_once() -> None:
 def test_an_edge_is_one_through_an_upgrade_of_prometheus() -> None:
     parts = [({"le": "1"}, counter(5)[:15]), ({"le": "1.0"}, counter(5)[15:]), ({"le": "+Inf"}, counter(7))]
     with serving(answer("calls_bucket", *parts)) as address:
-        (found,) = PrometheusQueries(f"http://{address}").distributed("x", CANARY, WINDOW).values()
+        (found,) = PrometheusSource(f"http://{address}").distributed("x", CANARY, WINDOW).values()
     assert found.counts == (5 * 29, 2 * 29)
 
 
@@ -128,6 +127,6 @@ def test_a_marker_is_no_value_and_a_counter_that_stays_nan_is_refused() -> None:
     ended = [*counter(7)[:20], (BEGIN + 150, "NaN")]
     poisoned = [*counter(7)[:20], *((BEGIN + 150 + 10 * n, "NaN") for n in range(9))]
     with serving(answer("calls_total", ({}, ended))) as address:
-        assert PrometheusQueries(f"http://{address}").counted("x", CANARY, WINDOW) == {"c0": 7 * 13}
+        assert PrometheusSource(f"http://{address}").counted("x", CANARY, WINDOW) == {"c0": 7 * 13}
     with serving(answer("calls_total", ({}, poisoned))) as address, pytest.raises(Exception, match="no number"):
-        PrometheusQueries(f"http://{address}").counted("x", CANARY, WINDOW)
+        PrometheusSource(f"http://{address}").counted("x", CANARY, WINDOW)

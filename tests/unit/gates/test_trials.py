@@ -208,3 +208,14 @@ def test_an_arm_is_a_version_or_labels(given: object, labels: str) -> None:
 def test_labels_that_are_none_are_refused(given: object) -> None:
     with pytest.raises(ValueError, match="expected a version, or labels"):
         Question.model_validate({"service": "chat", "stable": given, "canary": "other"})
+
+
+def test_gates_on_queries_of_ones_own_need_no_other_series_once_the_beginning_is_said() -> None:
+    text = "apiVersion: tidegate/v1\nkind: Gates\ngates: {pool: {kind: query, query: 'max(pool)', max: 0.8}}\n"
+    clock = FakeClock()
+    plan = parse_spec(text, GateFile, file="gates.yaml").terms(counted_by="proxy")
+    judge = Judge(plan, LOOK, FakeEvidence(), clock)
+    clock.elapsed += 60
+    said = judge.ask(ASKED.model_copy(update={"since": clock.now() - timedelta(seconds=60)}))
+    assert (said.gate, "no series" in said.sentence) == ("pool", False)
+    assert judge.ask(ASKED).sentence.startswith("no series of canary version 7")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gates.comparison.answers_file import AnswersFile
-from gates.comparison.model import AnsweredPair, Endpoint
+from gates.adapters.answers_file import AnswersFile
+from gates.comparison import AnsweredPair, Endpoint
 from gates.model import EngineReply
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError

@@ -7,9 +7,7 @@ import pytest
 from gates.analyses.agreement import AgreementGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt
-from gates.comparison.comparison import EndpointComparison
-from gates.comparison.model import AnsweredPair
-from gates.comparison.plan import comparison_plan
+from gates.comparison import AnsweredPair, EndpointComparison, comparison_plan
 from gates.model import EngineReply, GateOutcome
 from gates.reports.gate_file import GateFile
 from gates.spec import Gates

@@ -14,7 +14,7 @@ from fakes.metrics.asked import FakeQueries, decided, plan_of
 from gates.analyses.queries import Window, WithQueries, filled
 from gates.analyses.ratio import RatioGate, TrialsTest
 from gates.evidence.batch import ArmName, Batch, PodTrials
-from gates.evidence.selector import is_selector
+from gates.evidence.names import is_selector
 from gates.model import ArmKey, GateOutcome, Verdict
 from gates.planning.forecast import forecasts
 from gates.sequential_test import AnalysisPlan

@@ -1,23 +1,119 @@
-"""Judges pairs of answers as they come: quality by the golden set's scorers, everything else as a sequential test."""
+"""Two endpoints side by side on a golden set, judged after every pair of answers: quality by the set's scorers,
+everything else as a sequential test. What is asked is fixed before the first answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Literal
 
+from pydantic import Field
+
+from gates.analyses.errors import ErrorsGate
+from gates.analyses.latency import LatencyGate
 from gates.analyses.quality import QualityGate, QualityTest
 from gates.answers.golden import GoldenPrompt, score_answers
 from gates.answers.likeness import paired_answer
-from gates.comparison.model import LEAST_STEP, AnsweredPair
-from gates.comparison.plan import ComparisonPlan
 from gates.evidence.batch import Batch
 from gates.judge.judge import ScoresEvidence
-from gates.model import DifferingPrompt, EngineReply, GateOutcome, Verdict, worst
+from gates.judge.spec import JudgeGate
+from gates.model import ApiForm, DifferingPrompt, EngineReply, GateOutcome, Verdict, worst
 from gates.ports import Embedder, LanguageDetector
-from gates.sequential_test import SequentialTest
+from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
+from gates.spec import Gates, GatesByName
+from tidegate.core.model import Value
 from tidegate.core.text import LONGEST, one_line
 
 MOST_DIFFERING = 20
+LEAST_STEP = 1e-6
+"""Seconds between two pairs: times of evidence rise, also where a clock does not."""
+UNLESS_SAID = Gates(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05))
+"""Gates besides quality where no file names any. Of a few hundred prompts no more than 5 points can be told."""
+
+
+class Endpoint(Value):
+    """One arm: where it is asked, and by which name."""
+
+    url: str
+    """Base address, with `/v1` or what stands for it."""
+    model: str
+    api: ApiForm = ApiForm.CHAT
+
+    def __str__(self) -> str:
+        return f"{self.model} at {self.url}"
+
+
+class EndpointsLine(Value):
+    """The first line of a file of answers: whose they are."""
+
+    kind: Literal["endpoints"] = "endpoints"
+    stable: Endpoint
+    canary: Endpoint
+
+
+class AnsweredPair(Value):
+    """What both endpoints answered to one prompt, asked at the same moment."""
+
+    kind: Literal["pair"] = "pair"
+    time: float = Field(ge=0, allow_inf_nan=False)
+    """Unix time in seconds when both were over; rises within a comparison."""
+    prompt: str
+    stable: EngineReply | None
+    """None when it was reached and did not answer as endpoints do."""
+    canary: EngineReply | None
+    stable_error: str = ""
+    """Why there is no answer."""
+    canary_error: str = ""
+
+
+class ComparisonPlan(Value):
+    """The gates of one comparison, with shares of one error budget."""
+
+    name: str
+    quality: QualityGate
+    pairs: AnalysisPlan
+    """Of the gates on pairs, with their part of the budget."""
+    judge: JudgeGate | None = None
+    """Who is asked for the scores of the gate `judge`."""
+    not_asked: tuple[str, ...] = ()
+    """Gates that pairs of answers cannot answer."""
+    rollback: float
+    """The chance that this comparison fails a version that is no worse, over all gates and looks."""
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """In the order of their verdicts."""
+        return (QualityGate.name, *self.pairs.gates)
+
+    @property
+    def rollback_each(self) -> float:
+        """Each gate's share."""
+        return self.rollback / len(self.gates)
+
+
+def comparison_plan(name: str, said: GatesByName | None) -> ComparisonPlan:
+    """The plan for the section `gates` of a delivery or of a file of kind Gates; None asks the usual gates.
+
+    A golden set always asks quality, with default settings where the section has none.
+    """
+    gates = said or UNLESS_SAID
+    judge = gates.only(JudgeGate)
+    # A file of kind Gates has a judge's scores from elsewhere: nobody is named who gives some here.
+    kinds = {gate: gates.kind_of(gate) for gate in gates.asked}
+    asked = [gate for gate, kind in kinds.items() if kind.from_pairs and (judge or not kind.judged)]
+    share = len(asked) / (1 + len(asked))
+    # A plan without gates spends nothing, but needs a chance.
+    pairs = analysis_plan_of(gates, asked, sources=dict.fromkeys(asked, ("probe",)), share=share or 1.0)
+    quality = gates.only(QualityGate)
+    return ComparisonPlan(
+        name=name,
+        quality=quality or QualityGate(),
+        pairs=pairs,
+        judge=judge,
+        not_asked=tuple(gate for gate, each in gates.asked.items() if gate not in asked and each is not quality),
+        rollback=gates.budget.rollback,
+    )
 
 
 class EndpointComparison:

@@ -10,7 +10,7 @@ from typing import IO, Annotated, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from gates.comparison.model import AnsweredPair, Endpoint, EndpointsLine
+from gates.comparison import AnsweredPair, Endpoint, EndpointsLine
 from gates.json_lines import line_problems
 from tidegate.core.errors import UsageError
 from tidegate.core.files import lock_open_file
