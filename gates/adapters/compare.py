@@ -196,10 +196,10 @@ def compare(
         )
     with AnswersFile(answers) if answers else nullcontext() as kept:
         known = kept.pairs if kept else ()
-        for number, pair in enumerate(known, start=2):
-            if pair.prompt not in {entry.prompt for entry in prompts}:
-                expected = f"prompts of {golden}; name another file for another golden set"
-                raise SpecError([Problem(str(answers), number, "prompt", "a prompt of another set", expected)])
+        asked_once = {entry.prompt for entry in prompts}
+        if other := next((at for at, pair in enumerate(known, start=2) if pair.prompt not in asked_once), None):
+            expected = f"prompts of {golden}; name another file for another golden set"
+            raise SpecError([Problem(str(answers), other, "prompt", "a prompt of another set", expected)])
         if arms is None and not known:
             raise UsageError("no endpoint is given, and no answers are kept", hint="give --stable URL and --canary URL")
 
@@ -213,16 +213,8 @@ def compare(
                         work.take(pair)
                     await work.judged()
                 if arms is not None and not comparison.decided:
-                    first, second = arms
-                    async with (
-                        first.opened(timeout) as (stable, of_stable),
-                        second.opened(timeout) as (canary, of_canary),
-                    ):
-                        if kept is not None:
-                            kept.begin(stable, canary)
-                        tell(f"stable is {stable}, canary is {canary}")
-                        await asyncio.gather(warm_up(of_stable, prompts), warm_up(of_canary, prompts))
-                        pairs = answered_pairs((of_stable, of_canary), prompts, known, concurrency=concurrency)
+                    async with both_opened(arms, timeout, prompts, kept, tell) as asked:
+                        pairs = answered_pairs(asked, prompts, known, concurrency=concurrency)
                         with suppress(TimeoutError):
                             async with asyncio.timeout(within.total_seconds()):
                                 await work.take_all(pairs, kept)
@@ -267,6 +259,28 @@ def _comparison_of(plan: ComparisonPlan, golden: Sequence[GoldenPrompt]) -> Endp
         likeness=embedder() if by_meaning else None,
         languages=languages() if by_language else None,
     )
+
+
+@asynccontextmanager
+async def both_opened(
+    arms: tuple[Arm, Arm],
+    timeout: timedelta,
+    golden: Sequence[GoldenPrompt],
+    kept: AnswersFile | None,
+    tell: Callable[[str], None],
+) -> AsyncIterator[tuple[Ask, Ask]]:
+    """Both arms, once each has answered something; whose answers are kept is written down.
+
+    Raises:
+        UsageError, OutsideError: as `Arm.opened` and `warm_up`; the file has answers of others.
+    """
+    first, second = arms
+    async with first.opened(timeout) as (stable, of_stable), second.opened(timeout) as (canary, of_canary):
+        if kept is not None:
+            kept.begin(stable, canary)
+        tell(f"stable is {stable}, canary is {canary}")
+        await asyncio.gather(warm_up(of_stable, golden), warm_up(of_canary, golden))
+        yield of_stable, of_canary
 
 
 async def warm_up(arm: Ask, golden: Sequence[GoldenPrompt]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 
-from gates.evidence.batch import ArmName, Batch, LatencyMetric, PodEvidence
+from gates.evidence.batch import ArmName, Batch, PodEvidence
 from gates.evidence.request_record import RecordReader, RequestRecord
 from gates.model import ArmKey
 from tidegate.core.errors import OutsideError
@@ -54,10 +54,6 @@ class RecordBuffer:
         return [RequestRecord.model_validate_json(line) for _, line in found]
 
 
-_NOBODY = ("", "")
-"""Role and version of a request that no engine answered."""
-
-
 class RecordSource:
     """An `EvidenceSource` over what users saw."""
 
@@ -82,14 +78,14 @@ class RecordSource:
 
     def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
         """As `EvidenceSource`, with one time for each answered request."""
-        windows = {
-            arm: self.window(key, since, until) for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary))
-        }
-        arms = tuple(_evidence(arm, window) for arm, window in windows.items() if window)
-        absent = [str(key) for arm, key in ((ArmName.STABLE, stable), (ArmName.CANARY, canary)) if not windows[arm]]
+        windows = [
+            (arm, key, self.window(key, since, until)) for arm, key in zip(ArmName, (stable, canary), strict=True)
+        ]
+        arms = tuple(_evidence(arm, window) for arm, _, window in windows if window)
+        absent = [str(key) for _, key, window in windows if not window]
         missing = {"requests": f"no user request reached {' or '.join(absent)}"} if absent else {}
-        nobody = ArmKey(region=canary.region, role=_NOBODY[0], version=_NOBODY[1])
-        if lost := len(self.window(nobody, since, until)):
+        # Whom no engine answered has no role and no version.
+        if lost := len(self.window(ArmKey(region=canary.region, role="", version=""), since, until)):
             missing["unanswered"] = f"{lost} user requests in {canary.region} reached no engine and count for no arm"
         return Batch(time=until.timestamp(), source="users", arms=arms, missing=missing)
 
@@ -112,24 +108,18 @@ class RecordSource:
 
 def _evidence(arm: ArmName, window: Sequence[RequestRecord]) -> PodEvidence:
     refused = sum(record.refused for record in window)
+    answered = [record for record in window if record.ok]
     return PodEvidence(
         arm=arm,
         requests=len(window),
-        errors=sum(not record.ok for record in window) - refused,
+        errors=len(window) - len(answered) - refused,
         refused=refused,
-        ttft=tuple(_times(LatencyMetric.TTFT, window)),
-        itl=tuple(_times(LatencyMetric.ITL, window)),
-        e2e=tuple(_times(LatencyMetric.E2E, window)),
+        ttft=_known(record.ttft_seconds for record in answered),
+        # One of a single token has no time between tokens.
+        itl=_known(record.itl_mean_seconds for record in answered),
+        e2e=_known(record.duration_seconds for record in answered),
     )
 
 
-def _times(metric: LatencyMetric, window: Sequence[RequestRecord]) -> list[float]:
-    """Of answered requests; one of a single token has no time between tokens."""
-    times = (_latency(metric, record) for record in window if record.ok)
-    return [seconds for seconds in times if seconds is not None]
-
-
-def _latency(metric: LatencyMetric, record: RequestRecord) -> float | None:
-    if metric is LatencyMetric.TTFT:
-        return record.ttft_seconds
-    return record.itl_mean_seconds if metric is LatencyMetric.ITL else record.duration_seconds
+def _known(times: Iterable[float | None]) -> tuple[float, ...]:
+    return tuple(seconds for seconds in times if seconds is not None)
