@@ -69,8 +69,9 @@ def sbom_of(packages: Sequence[Package], model: ModelContract) -> bytes:
         properties=[Property(name="dev.tidegate.model.digest", value=model.digest)],
     )
     parts = [_model(model), *(_library(package) for package in packages)]
+    content = "\n".join([model.model_dump_json(), *_lines(packages)])
     bom = Bom(
-        serial_number=uuid5(SAME_CONTENT, _content(packages, model)),
+        serial_number=uuid5(SAME_CONTENT, hashlib.sha256(content.encode()).hexdigest()),
         metadata=BomMetaData(component=engine, timestamp=EPOCH),
         components=parts,
     )
@@ -144,10 +145,6 @@ def _licence(said: str) -> License:
 
 def _sha256(digest: str) -> HashType:
     return HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))
-
-
-def _content(packages: Sequence[Package], model: ModelContract) -> str:
-    return hashlib.sha256("\n".join([model.model_dump_json(), *_lines(packages)]).encode()).hexdigest()
 
 
 def _lines(packages: Sequence[Package]) -> list[str]:

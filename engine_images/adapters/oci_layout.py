@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -258,7 +258,8 @@ def write_layer(
         DiskFull: when there is no room; no part of the layer is left.
     """
     with layout.writing() as blob, tarfile.open(mode="w|", fileobj=_stream(blob), format=tarfile.PAX_FORMAT) as tar:
-        for folder in _folders(files):
+        # Parents first.
+        for folder in sorted({str(parent) for path in files for parent in PurePosixPath(path).parents if parent.name}):
             tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
         for path in sorted(files):
             _add(tar, path, files[path], mode=0o755 if path in executable else 0o644)
@@ -281,11 +282,6 @@ def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(path.lstrip("/"))
     entry.type, entry.mode = kind, mode
     return entry
-
-
-def _folders(files: Iterable[str]) -> list[str]:
-    """Every folder that the files need, parents first."""
-    return sorted({str(parent) for path in files for parent in PurePosixPath(path).parents if parent.name})
 
 
 def _stream(blob: HashedFile) -> IO[bytes]:

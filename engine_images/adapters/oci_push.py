@@ -96,11 +96,13 @@ def push_image(  # noqa: PLR0917
     content = layout.content(image)
     with documents():
         manifest = json.loads(content)
-        base, layers = _base(manifest), [Descriptor.read(layer) for layer in manifest["layers"]]
+        layers, base = [Descriptor.read(layer) for layer in manifest["layers"]], None
+        if named := manifest.get("annotations", {}).get(BASE_NAME):
+            base = ImageReference.parse(named)
         config = Descriptor.read(manifest["config"])
     with Repository(target, access(target)) as repository:
         push = _Push(layout, repository, base, access, progress, sleep)
-        transfers = [push.bring(layer, _title(layer)) for layer in layers]
+        transfers = [push.bring(layer, layer.annotations.get(TITLE, BASE_LAYER)) for layer in layers]
         transfers.append(push.bring(config, "configuration"))
         with_retries(partial(repository.publish, target.tag, content), sleep)
         found, _ = with_retries(partial(repository.manifest, target.tag), sleep)
@@ -176,15 +178,6 @@ class _Push:
                 self.progress(Transfer(title=title, digest=blob.digest, size=blob.size, how=how, done=done))
 
         return sent
-
-
-def _base(manifest: Document) -> ImageReference | None:
-    name = manifest.get("annotations", {}).get(BASE_NAME)
-    return ImageReference.parse(name) if name else None
-
-
-def _title(layer: Descriptor) -> str:
-    return layer.annotations.get(TITLE, BASE_LAYER)
 
 
 def sign_image(

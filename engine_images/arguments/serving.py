@@ -58,15 +58,11 @@ def _adapters(value: JsonValue) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _number(value: JsonValue) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
 Count = Annotated[int | None, BeforeValidator(read_count)]
 Parts = Annotated[int, BeforeValidator(lambda value: read_count(value) or 1)]
 Text = Annotated[str | None, BeforeValidator(lambda value: value if isinstance(value, str) else None)]
 Kind = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, str) else AUTO)]
-Number = Annotated[float, BeforeValidator(_number)]
+Number = Annotated[float, BeforeValidator(lambda value: float(value) if isinstance(value, int | float) else None)]
 
 
 class Serving(Value):

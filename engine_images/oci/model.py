@@ -216,7 +216,10 @@ def config_of(base: Document, layers: Sequence[Layer], runtime: Runtime, platfor
             "type": "layers",
             "diff_ids": [*base.get("rootfs", {}).get("diff_ids", ()), *(layer.diff_id for layer in layers)],
         },
-        "history": [*base.get("history", ()), *(_history(layer) for layer in layers)],
+        "history": [
+            *base.get("history", ()),
+            *({"created": CREATED, "created_by": f"{AUTHOR}: {layer.title}", "author": AUTHOR} for layer in layers),
+        ],
     }
 
 
@@ -238,23 +241,16 @@ def manifest_of(
 
 
 def _container(before: Document, runtime: Runtime) -> dict[str, Any]:
+    # The base's first; ours win.
+    environment = _variables(before.get("Env") or ()) | dict(sorted(runtime.environment.items()))
     container = {
         "Entrypoint": list(runtime.entrypoint),
-        "Env": _environment(before.get("Env") or (), runtime.environment),
+        "Env": [f"{name}={value}" for name, value in environment.items()],
         "WorkingDir": runtime.workdir,
         "Labels": {**(before.get("Labels") or {}), **runtime.labels},
     }
     return {key: value for key, value in container.items() if value}
 
 
-def _environment(before: Sequence[str], ours: Mapping[str, str]) -> list[str]:
-    """`NAME=value`, the base's first; ours win."""
-    return [f"{name}={value}" for name, value in (_variables(before) | dict(sorted(ours.items()))).items()]
-
-
 def _variables(entries: Sequence[str]) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
-
-
-def _history(layer: Layer) -> dict[str, Any]:
-    return {"created": CREATED, "created_by": f"{AUTHOR}: {layer.title}", "author": AUTHOR}

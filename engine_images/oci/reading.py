@@ -100,7 +100,10 @@ def read_engine(images: Images) -> EngineImage:
         digest=image.digest,
         platform=platform_of(config),
         annotations=manifest.get("annotations", {}),
-        layers=tuple(_layer(Descriptor.read(layer)) for layer in manifest["layers"]),
+        layers=tuple(
+            ImageLayer(title=layer.annotations.get(TITLE, BASE_LAYER), digest=layer.digest, size=layer.size)
+            for layer in map(Descriptor.read, manifest["layers"])
+        ),
         entrypoint=tuple(config.get("config", {}).get("Entrypoint") or ()),
         engine=manifest_in(files),
         signature=files.get(f"{ROOT}/{SIGNATURE_FILE}", b"").decode(errors="replace").strip(),
@@ -197,10 +200,6 @@ def _files(tar: tarfile.TarFile, limit: int) -> Iterator[tuple[str, bytes]]:
         seen.add(path)
         file = tar.extractfile(member)
         yield path, file.read() if file else b""
-
-
-def _layer(layer: Descriptor) -> ImageLayer:
-    return ImageLayer(title=layer.annotations.get(TITLE, BASE_LAYER), digest=layer.digest, size=layer.size)
 
 
 @dataclass(frozen=True)

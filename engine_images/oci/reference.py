@@ -37,7 +37,8 @@ class ImageReference(Value):
         """
         rest, _, digest = text.removeprefix("docker://").partition("@")
         head, slash, tail = rest.partition("/")
-        registry, path = (head, tail) if slash and _is_host(head) else (HUB, rest)
+        is_host = "." in head or ":" in head or head == "localhost"
+        registry, path = (head, tail) if slash and is_host else (HUB, rest)
         repository, _, tag = path.partition(":")
         wrong = (
             ("registry", registry, _REGISTRY),
@@ -76,7 +77,3 @@ class ImageReference(Value):
 
 
 FORM = "write REGISTRY/REPOSITORY:TAG, such as registry.example/team/support-llm:7"
-
-
-def _is_host(head: str) -> bool:
-    return "." in head or ":" in head or head == "localhost"
