@@ -20,9 +20,8 @@ import httpx
 
 from engine_images.build.engine_root import digests_of, fixed_run_folder, import_path, serve, tidy_cache, write_root
 from engine_images.build.engine_store import EngineStore, Progress
-from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine, CompiledModel
+from engine_images.build.model import BuildRecord, BuildRequest, BuiltEngine
 from engine_images.build.proof import (
-    CompileProof,
     EngineStart,
     ScoredPrompt,
     compare,
@@ -255,50 +254,12 @@ class Builder:
         """What the build of a compiled engine found out, and how the eager one answered."""
         name = request.compile_name(key)
         async with self._store.locked(name, "compiles the same model", progress):
-            compiled = self._store.compiled(name) or await self._compile(request, name, progress)
-        cache = self._store.cache(name)
+            cold = self._store.compiled(name) or await self._compile(request, name, progress)
+        cache, folder, root = self._store.cache(name), self._store.work_folder(engine), self._store.root(engine)
         digests = await asyncio.to_thread(digests_of, cache)
         manifest = EngineManifest(engine=engine, model=request.model, launch=request.launch, key=key, cache=digests)
         self._write(request, manifest, cache)
         eager, expected = await self._eager(request, engine, progress)
-        proof = await self._prove(request, engine, (compiled.cold, eager), expected, progress)
-        problems = proof.problems()
-        if problems:
-            # The next build compiles again: what is wrong may have been this cache alone.
-            self._store.drop_compiled(name)
-            raise NotProven("; ".join(problems), hint=f"see the logs in {self._store.work_folder(engine)}")
-        return BuildRecord.of(engine, request.model.uri, proof), expected
-
-    async def _compile(self, request: BuildRequest, name: str, progress: Progress) -> CompiledModel:
-        """Start once with an empty cache; what is put there is kept."""
-        progress("compiling the model (a minute or more)")
-        self._write(request, EngineManifest(engine=name, model=request.model, launch=request.launch), None)
-        attempt = StartAttempt("cold", self._store.work_folder(name), fixed_run_folder(name), environment=REPEATABLE)
-        started, _ = await start_engine(self._servers, self._score, request, self._store.root(name), attempt)
-        compiled = CompiledModel(cold=started)
-        cache = attempt.run / CACHE_FOLDER
-        tidy_cache(cache)
-        self._store.keep_compiled(name, compiled, cache)
-        return compiled
-
-    async def _eager(
-        self, request: BuildRequest, engine: str, progress: Progress
-    ) -> tuple[EngineStart, tuple[ScoredPrompt, ...]]:
-        folder = self._store.work_folder(engine)
-        progress("starting it eagerly, to compare with")
-        attempt = StartAttempt("eager", folder, folder / "eager", EAGERLY)
-        return await start_engine(self._servers, self._score, request, self._store.root(engine), attempt)
-
-    async def _prove(
-        self,
-        request: BuildRequest,
-        engine: str,
-        before: tuple[EngineStart, EngineStart],
-        expected: Sequence[ScoredPrompt],
-        progress: Progress,
-    ) -> CompileProof:
-        """`before` are the cold and the eager start, `expected` the answers of the second."""
-        folder, root = self._store.work_folder(engine), self._store.root(engine)
         attempt = StartAttempt("built", folder, folder / "built", environment=MUST_LOAD)
         rebuilt, agreement = 0, None
         progress("starting what was built")
@@ -312,17 +273,41 @@ class Builder:
         else:
             built = built.model_copy(update={"speedup": speedup_of(scored, expected)})
             agreement = compare(expected, scored)
-            rebuilt = len(kernels_added(digests_of(root / CACHE_FOLDER), digests_of(attempt.run / CACHE_FOLDER)))
-        cold, eager = before
-        return CompileProof(
+            rebuilt = len(kernels_added(digests, digests_of(attempt.run / CACHE_FOLDER)))
+        record = BuildRecord(
+            engine=engine,
+            model=request.model.uri,
             cold=cold,
             built=built,
             eager=eager,
-            rebuilt=rebuilt,
             agreement=agreement,
             tolerance=request.tolerance,
             floor=request.floor,
         )
+        if problems := "; ".join(record.problems(rebuilt)):
+            # The next build compiles again: what is wrong may have been this cache alone.
+            self._store.drop_compiled(name)
+            raise NotProven(problems, hint=f"see the logs in {folder}")
+        return record, expected
+
+    async def _compile(self, request: BuildRequest, name: str, progress: Progress) -> EngineStart:
+        """Start once with an empty cache; what is put there is kept."""
+        progress("compiling the model (a minute or more)")
+        self._write(request, EngineManifest(engine=name, model=request.model, launch=request.launch), None)
+        attempt = StartAttempt("cold", self._store.work_folder(name), fixed_run_folder(name), environment=REPEATABLE)
+        started, _ = await start_engine(self._servers, self._score, request, self._store.root(name), attempt)
+        cache = attempt.run / CACHE_FOLDER
+        tidy_cache(cache)
+        self._store.keep_compiled(name, started, cache)
+        return started
+
+    async def _eager(
+        self, request: BuildRequest, engine: str, progress: Progress
+    ) -> tuple[EngineStart, tuple[ScoredPrompt, ...]]:
+        folder = self._store.work_folder(engine)
+        progress("starting it eagerly, to compare with")
+        attempt = StartAttempt("eager", folder, folder / "eager", EAGERLY)
+        return await start_engine(self._servers, self._score, request, self._store.root(engine), attempt)
 
     async def _quantized(
         self,

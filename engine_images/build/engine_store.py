@@ -20,12 +20,13 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from engine_images.build.model import BuildRecord, BuiltEngine, CompiledModel
+from engine_images.build.model import BuildRecord, BuiltEngine
+from engine_images.build.proof import EngineStart
 from engine_images.oci.model import canonical
 from tidegate.core.files import lock_open_file, replace_file
 
 Progress = Callable[[str], None]
-Kept = TypeVar("Kept", BuildRecord, CompiledModel)
+Kept = TypeVar("Kept", BuildRecord, EngineStart)
 
 POLL_SECONDS = 0.2
 """Between two tries of a lock that another process holds."""
@@ -69,17 +70,17 @@ class EngineStore:
         """The folder of a compile cache, there or not yet."""
         return self._folder / "compiled" / name / CACHE_FOLDER
 
-    def compiled(self, name: str) -> CompiledModel | None:
-        """What is known of a compile cache, if all of it is there."""
-        return _read(self.cache(name).parent / COMPILED_FILE, CompiledModel)
+    def compiled(self, name: str) -> EngineStart | None:
+        """The cold start that made a compile cache, if all of it is there."""
+        return _read(self.cache(name).parent / COMPILED_FILE, EngineStart)
 
-    def keep_compiled(self, name: str, compiled: CompiledModel, cache: Path) -> None:
-        """Move the folder `cache` here; from now on it is found."""
+    def keep_compiled(self, name: str, cold: EngineStart, cache: Path) -> None:
+        """Move the folder `cache` that this start made here; from now on it is found."""
         target = self.cache(name)
         shutil.rmtree(target.parent, ignore_errors=True)
         target.parent.mkdir(parents=True)
         shutil.move(cache, target)
-        _write(target.parent / COMPILED_FILE, compiled)
+        _write(target.parent / COMPILED_FILE, cold)
 
     def drop_compiled(self, name: str) -> None:
         """It was found not to be one: the next build compiles again."""
@@ -109,5 +110,5 @@ def _read(path: Path, kind: type[Kept]) -> Kept | None:
         return None
 
 
-def _write(path: Path, value: BuildRecord | CompiledModel) -> None:
+def _write(path: Path, value: BuildRecord | EngineStart) -> None:
     replace_file(path, canonical(value.model_dump(mode="json")) + b"\n")

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import Field
 
-from engine_images.build.proof import (
-    Agreement,
-    CompileProof,
-    EngineStart,
-    QuantizationEffect,
-)
+from engine_images.build.proof import Agreement, EngineStart, QuantizationEffect, without_hashes
 from engine_images.choices import CompileMode
 from engine_images.launch import launch_of
 from engine_images.manifest import CompileKey, Launch, ModelContract
@@ -22,6 +17,7 @@ from engine_images.oci.entrypoint_files import entrypoint_digest
 from engine_images.oci.model import canonical
 from engine_images.spec import EngineSettings
 from tidegate.core.model import Value
+from tidegate.core.text import aligned, in_bytes
 
 
 class BuildRequest(Value):
@@ -69,10 +65,8 @@ class BuildRequest(Value):
         }
 
 
-class CompiledModel(Value):
-    """A compile cache in the engine store, and the cold start that made it."""
-
-    cold: EngineStart
+MOST_OF_A_COLD_START = 0.5
+"""A start that needs more of the cold start's initialization has built something again, whatever it logged."""
 
 
 class BuildRecord(Value):
@@ -91,20 +85,6 @@ class BuildRecord(Value):
     quantization: QuantizationEffect | None = None
     """None where nothing is quantized, or where the original did not start and nobody asked for the comparison."""
 
-    @classmethod
-    def of(cls, engine: str, model: str, proof: CompileProof) -> BuildRecord:
-        """The record of an engine that was proven."""
-        return cls(
-            engine=engine,
-            model=model,
-            cold=proof.cold,
-            built=proof.built,
-            eager=proof.eager,
-            agreement=proof.agreement,
-            tolerance=proof.tolerance,
-            floor=proof.floor,
-        )
-
     def holds(self, request: BuildRequest) -> bool:
         """Whether what was proven then is enough now."""
         allowed, effect = request.quantization_tolerance, self.quantization
@@ -116,6 +96,28 @@ class BuildRecord(Value):
         fast = request.floor is None or (speedup or 0) >= request.floor
         return fast and self.agreement.within(request.tolerance)
 
+    def problems(self, rebuilt: int) -> Iterator[str]:
+        """Why this compile cache must not be served; none when it may.
+
+        `rebuilt` are the kernels that the built engine added to its cache: it should have found them there.
+        """
+        cold, built = self.cold, self.built
+        assert cold and built, "only what was compiled is proven"
+        if not built.log.loaded:
+            why = "vLLM computed no key"
+            if cold.key and built.key:
+                why = "; ".join(without_hashes(cold.key.differences(built.key))) or "the keys are the same"
+            yield f"the compile cache was missed: {built.log.refused or why}"
+        elif rebuilt:
+            yield f"the compiled model was loaded, but {rebuilt} of its kernels were built again"
+        before, now = cold.log.init_seconds, built.log.init_seconds
+        if before and now and now > MOST_OF_A_COLD_START * before:
+            yield f"the built engine took {now:.1f} s to initialize, a cold one {before:.1f} s"
+        if self.agreement and not self.agreement.within(self.tolerance):
+            yield self.agreement.problem(self.tolerance)
+        if self.floor is not None and built.speedup is not None and built.speedup < self.floor:
+            yield f"compiled is {built.speedup:.2f} times as fast as eager; at least {self.floor:g} is asked for"
+
 
 class BuiltEngine(Value):
     """An engine that is ready to be served, or packed into an image."""
@@ -126,6 +128,36 @@ class BuiltEngine(Value):
     record: BuildRecord
     found: bool
     """It was there already: nothing was built."""
+
+
+def in_lines(record: BuildRecord) -> Iterator[str]:
+    """Say what a build has measured and proven, for a person."""
+    starts = [("start", "seconds", "initialization", "memory")]
+    for what, started in (("cold", record.cold), ("built", record.built), ("eager", record.eager)):
+        if started:
+            init = started.log.init_seconds
+            told = "" if init is None else f"{init:.1f} s"
+            starts.append((what, f"{started.seconds:.1f}", told, in_bytes(started.memory_bytes)))
+    yield from aligned(starts)
+    if agreement := record.agreement:
+        yield (
+            f"log-probabilities of {agreement.tokens:,} tokens differ from eager's by {agreement.largest:.2g} at most "
+            f"(p99 {agreement.p99:.2g}, accepted {record.tolerance:g})"
+        )
+    if effect := record.quantization:
+        yield (
+            f"quantized: log-probabilities of {effect.tokens:,} tokens differ from the original's by {effect.mean:.2g} "
+            f"in the mean, {effect.largest:.2g} at most"
+        )
+    asked = "no floor" if record.floor is None else f"floor {record.floor:g}"
+    if record.built and record.built.speedup is not None:
+        yield f"prompts: {record.built.speedup:.2f} times as fast as eager ({asked})"
+
+
+def as_data(built: BuiltEngine) -> dict[str, object]:
+    """The same for a program, without the keys' factors: of these are a thousand, and they lie next to the logs."""
+    record = built.record.model_dump(mode="json", exclude={"cold": {"key"}, "built": {"key"}, "eager": {"key"}})
+    return {"engine": built.engine, "found": built.found, "root": str(built.root), "record": record}
 
 
 def _digest(document: Mapping[str, object]) -> str:

@@ -149,10 +149,6 @@ def read_start_log(text: str) -> StartLog:
     )
 
 
-MOST_OF_A_COLD_START = 0.5
-"""A start that needs more of the cold start's initialization has built something again, whatever it logged."""
-
-
 class EngineStart(Value):
     """One start of the engine."""
 
@@ -165,48 +161,6 @@ class EngineStart(Value):
     """What decided which compiled model fits; None when it ran eagerly."""
     speedup: float | None = None
     """How many times as fast as the eager engine it answered the prompts."""
-
-
-class CompileProof(Value):
-    """What the build found out about its compile cache."""
-
-    cold: EngineStart
-    built: EngineStart
-    eager: EngineStart
-    rebuilt: int
-    """Kernels that the built engine added to its cache: it should have found them there."""
-    agreement: Agreement | None
-    """None when the built engine did not come so far as to answer."""
-    tolerance: float
-    """The largest difference between compiled and eager that the build accepts."""
-    floor: float | None = None
-    """The smallest speedup that the build accepts."""
-
-    def problems(self) -> tuple[str, ...]:
-        """Why this cache must not be served; empty when it may."""
-        return tuple(self._problems())
-
-    def _problems(self) -> Iterator[str]:
-        log = self.built.log
-        if not log.loaded:
-            yield f"the compile cache was missed: {self._why()}"
-        elif self.rebuilt:
-            yield f"the compiled model was loaded, but {self.rebuilt} of its kernels were built again"
-        cold, built = self.cold.log.init_seconds, log.init_seconds
-        if cold and built and built > MOST_OF_A_COLD_START * cold:
-            yield f"the built engine took {built:.1f} s to initialize, a cold one {cold:.1f} s"
-        if self.agreement and not self.agreement.within(self.tolerance):
-            yield self.agreement.problem(self.tolerance)
-        speedup = self.built.speedup
-        if self.floor is not None and speedup is not None and speedup < self.floor:
-            yield f"compiled is {speedup:.2f} times as fast as eager; at least {self.floor:g} is asked for"
-
-    def _why(self) -> str:
-        if self.built.log.refused:
-            return self.built.log.refused
-        if self.cold.key is None or self.built.key is None:
-            return "vLLM computed no key"
-        return "; ".join(without_hashes(self.cold.key.differences(self.built.key))) or "the keys are the same"
 
 
 def without_hashes(differences: tuple[str, ...]) -> tuple[str, ...]:

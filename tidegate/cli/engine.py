@@ -52,7 +52,7 @@ def build(
     from engine_images.adapters.environment import find_engine_environment
     from engine_images.adapters.oci_build import base_at, pack_engine, require_base_for, this_platform
     from engine_images.adapters.oci_read import docker_access
-    from engine_images.build.told import as_data, in_lines
+    from engine_images.build.model import as_data, in_lines
     from engine_images.signature import SigningKey
     from pipelines.adapters.engines import local_engines, require_machine_for
     from pipelines.adapters.specs import read_spec

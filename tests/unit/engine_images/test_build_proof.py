@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine_images.build.model import BuildRecord
 from engine_images.build.proof import (
     Agreement,
-    CompileProof,
     EngineStart,
     ScoredPrompt,
     StartLog,
@@ -114,27 +114,22 @@ def started(init: float, *, loaded: bool = False, refused: str = "", key: Compil
     return EngineStart(log=log, seconds=init + 12, memory_bytes=1 << 30, key=key)
 
 
-def proof(built: EngineStart, *, rebuilt: int = 0, agreement: Agreement = AGREE) -> CompileProof:
-    return CompileProof(
-        cold=started(80),
-        built=built,
-        eager=started(0.5, key=None),
-        rebuilt=rebuilt,
-        agreement=agreement,
-        tolerance=0.01,
+def problem(built: EngineStart) -> str:
+    eager = started(0.5, key=None)
+    record = BuildRecord(
+        engine="e", model="m", cold=started(80), built=built, eager=eager, agreement=AGREE, tolerance=0.01
     )
+    return next(record.problems(0))
 
 
 def test_a_load_that_vllm_refused_says_its_reason() -> None:
-    assert proof(started(80, refused="Compile cache file corrupted.")).problems()[0] == (
-        "the compile cache was missed: Compile cache file corrupted."
-    )
+    refused = started(80, refused="Compile cache file corrupted.")
+
+    assert problem(refused) == "the compile cache was missed: Compile cache file corrupted."
 
 
 def test_a_logged_hit_that_takes_as_long_as_compiling_is_no_hit() -> None:
-    (problem,) = proof(started(41, loaded=True)).problems()
-
-    assert problem == "the built engine took 41.0 s to initialize, a cold one 80.0 s"
+    assert problem(started(41, loaded=True)) == "the built engine took 41.0 s to initialize, a cold one 80.0 s"
 
 
 def answered(*seconds: float) -> list[ScoredPrompt]:
