@@ -36,7 +36,6 @@ from engine_images.oci.model import (
     MANIFESTS,
     Base,
     Descriptor,
-    Layer,
     Platform,
     Runtime,
     base_of,
@@ -155,14 +154,14 @@ def put_image(
     layout: OciLayout,
     name: str,
     base: Base,
-    layers: Sequence[Layer],
+    layers: Sequence[Descriptor],
     *,
     runtime: Runtime,
     annotations: Mapping[str, str] = MappingProxyType({}),
 ) -> Descriptor:
     """Keep the documents of an image whose layers are there, and let `name` name it."""
     config = layout.put(canonical(config_of(base.config, layers, runtime, base.platform)), CONFIG)
-    image = layout.put(canonical(manifest_of(config, base.layers, layers, annotations)), MANIFEST)
+    image = layout.put(canonical(manifest_of(config, (*base.layers, *layers), annotations)), MANIFEST)
     layout.name(image, name)
     return image
 

@@ -23,9 +23,9 @@ from engine_images.oci.model import (
     LAYER,
     MANIFESTS,
     REFERENCE,
+    TITLE,
     Descriptor,
     Document,
-    Layer,
     Source,
     canonical,
     documents,
@@ -245,8 +245,8 @@ def write_layer(
     files: Mapping[str, Source],
     *,
     executable: frozenset[str] = frozenset(),
-) -> Layer:
-    """Keep a layer in `layout`.
+) -> Descriptor:
+    """Keep a layer in `layout`, under its title.
 
     Args:
         layout: gets the blob.
@@ -263,7 +263,7 @@ def write_layer(
             tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
         for path in sorted(files):
             _add(tar, path, files[path], mode=0o755 if path in executable else 0o644)
-    return Layer(title=title, descriptor=Descriptor(media_type=LAYER, digest=blob.digest, size=blob.size))
+    return Descriptor(media_type=LAYER, digest=blob.digest, size=blob.size, annotations={TITLE: title})
 
 
 def _add(tar: tarfile.TarFile, path: str, source: Source, *, mode: int) -> None:

@@ -96,19 +96,6 @@ class Descriptor(Value):
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size, **annotations}
 
 
-class Layer(Value):
-    """One layer of files, and why it is a layer of its own."""
-
-    title: str
-    """What it holds, such as `compile cache`."""
-    descriptor: Descriptor
-
-    @property
-    def diff_id(self) -> str:
-        """The digest of the uncompressed tar: as ours are not compressed, the same."""
-        return self.descriptor.digest
-
-
 class Runtime(Value):
     """How a container of the image runs."""
 
@@ -204,8 +191,8 @@ CARRIED = ("User", "ExposedPorts", "Volumes", "StopSignal", "Labels")
 """What a base image says of containers and ours does not contradict."""
 
 
-def config_of(base: Document, layers: Sequence[Layer], runtime: Runtime, platform: Platform) -> dict[str, Any]:
-    """The image's configuration: the base's, continued. `base` is empty for an image from nothing."""
+def config_of(base: Document, layers: Sequence[Descriptor], runtime: Runtime, platform: Platform) -> dict[str, Any]:
+    """The image's configuration: the base's, continued; our layers carry their titles. Empty without a base."""
     before = base.get("config") or {}
     return {
         "architecture": platform.architecture,
@@ -214,28 +201,26 @@ def config_of(base: Document, layers: Sequence[Layer], runtime: Runtime, platfor
         "config": {key: before[key] for key in CARRIED if before.get(key)} | _container(before, runtime),
         "rootfs": {
             "type": "layers",
-            "diff_ids": [*base.get("rootfs", {}).get("diff_ids", ()), *(layer.diff_id for layer in layers)],
+            # As ours are not compressed, they are called the same inside.
+            "diff_ids": [*base.get("rootfs", {}).get("diff_ids", ()), *(layer.digest for layer in layers)],
         },
         "history": [
             *base.get("history", ()),
-            *({"created": CREATED, "created_by": f"{AUTHOR}: {layer.title}", "author": AUTHOR} for layer in layers),
+            *(
+                {"created": CREATED, "created_by": f"{AUTHOR}: {layer.annotations[TITLE]}", "author": AUTHOR}
+                for layer in layers
+            ),
         ],
     }
 
 
-def manifest_of(
-    config: Descriptor,
-    base_layers: Sequence[Descriptor],
-    layers: Sequence[Layer],
-    annotations: Mapping[str, str],
-) -> dict[str, Any]:
+def manifest_of(config: Descriptor, layers: Sequence[Descriptor], annotations: Mapping[str, str]) -> dict[str, Any]:
     """The manifest; its digest is the image's name."""
-    ours = [layer.descriptor.model_copy(update={"annotations": {TITLE: layer.title}}) for layer in layers]
     return {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "config": config.model_copy(update={"media_type": CONFIG}).to_dict(),
-        "layers": [descriptor.to_dict() for descriptor in (*base_layers, *ours)],
+        "config": config.to_dict(),
+        "layers": [layer.to_dict() for layer in layers],
         "annotations": dict(annotations),
     }
 

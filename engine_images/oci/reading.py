@@ -6,11 +6,10 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from engine_images.errors import BrokenImage
 from engine_images.manifest import MANIFEST_FILE, ROOT, SBOM_FILE, SIGNATURE_FILE, EngineManifest
@@ -73,6 +72,8 @@ class EngineImage(Value):
     """Lowest first, those of the base included."""
     entrypoint: tuple[str, ...]
     engine: EngineManifest
+    signed: bytes = Field(exclude=True)
+    """The engine's manifest as it was written and signed."""
     signature: str
     """Of the engine's manifest, in base64; empty when it has none."""
     packages: Mapping[str, str]
@@ -91,7 +92,10 @@ def read_engine(images: Images) -> EngineImage:
     Raises:
         BrokenImage: no image of an engine, or something in it was changed.
     """
-    image, manifest = _image(images)
+    image, content = images.manifest()
+    if image.media_type in INDEXES:
+        raise BrokenImage("an index of several images; an engine's image is one", hint="name it by its digest")
+    manifest: Document = json.loads(content)
     described = Descriptor.read(manifest["config"])
     config: Document = json.loads(_content(images, described, "configuration", DOCUMENT_LIMIT))
     files = _engine_files(images, manifest)
@@ -106,24 +110,14 @@ def read_engine(images: Images) -> EngineImage:
         ),
         entrypoint=tuple(config.get("config", {}).get("Entrypoint") or ()),
         engine=manifest_in(files),
-        signature=files.get(f"{ROOT}/{SIGNATURE_FILE}", b"").decode(errors="replace").strip(),
+        signed=files[f"{ROOT}/{MANIFEST_FILE}"],
+        signature=files.get(f"{ROOT}/{SIGNATURE_FILE}", b"").decode(errors="replace"),
         packages={
             part["name"]: part.get("version", "")
             for part in (json.loads(sbom).get("components", ()) if sbom else ())
             if part.get("type") == "library"
         },
     )
-
-
-@documents()
-def read_engine_files(images: Images) -> dict[str, bytes]:
-    """The files of the engine layer, by absolute path in the image.
-
-    Raises:
-        BrokenImage: no image of an engine, or the layer was changed.
-    """
-    _, manifest = _image(images)
-    return _engine_files(images, manifest)
 
 
 def manifest_in(files: Mapping[str, bytes]) -> EngineManifest:
@@ -145,14 +139,6 @@ def manifest_in(files: Mapping[str, bytes]) -> EngineManifest:
         raise BrokenImage(
             f"{ROOT}/{MANIFEST_FILE} cannot be read: {where}: {first['msg']}", hint="another tidegate may have made it"
         ) from error
-
-
-def _image(images: Images) -> tuple[Descriptor, Document]:
-    image, content = images.manifest()
-    if image.media_type in INDEXES:
-        raise BrokenImage("an index of several images; an engine's image is one", hint="name it by its digest")
-    manifest: Document = json.loads(content)
-    return image, manifest
 
 
 def _engine_files(images: Images, manifest: Document) -> dict[str, bytes]:
@@ -202,26 +188,20 @@ def _files(tar: tarfile.TarFile, limit: int) -> Iterator[tuple[str, bytes]]:
         yield path, file.read() if file else b""
 
 
-@dataclass(frozen=True)
-class ImageProof:
-    """What was proven of an image, and by which keys."""
-
-    image: EngineImage
-    manifest_by: str
-    image_by: str
-
-
 @documents()
-def prove_image(images: Images, keys: Mapping[str, bytes]) -> ImageProof:
+def prove_image(images: Images, keys: Mapping[str, bytes]) -> tuple[EngineImage, str, str]:
     """Prove an image by the signatures of its engine's manifest and of its digest, which covers all of it.
+
+    Returns:
+        The image, and the names of the keys that signed the first and the second.
 
     Raises:
         BadSignature: a signature is missing or by none of the keys, or the image lies where none can be.
         BrokenImage: no image of an engine, or something in it was changed.
     """
     image = read_engine(images)
-    manifest_by = signer_of_manifest(read_engine_files(images), keys)
-    return ImageProof(image, manifest_by, signer_of_image(image.digest, images.signatures(image.digest), keys))
+    manifest_by = signer_of_manifest(image.signed, image.signature.encode(), keys)
+    return image, manifest_by, signer_of_image(image.digest, images.signatures(image.digest), keys)
 
 
 def contents_of(image: EngineImage) -> Iterator[str]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from engine_images.errors import BadSignature
-from engine_images.manifest import MANIFEST_FILE, ROOT, SIGNATURE_FILE
+from engine_images.manifest import ROOT, SIGNATURE_FILE
 from engine_images.oci.model import CONFIG, MANIFEST, Descriptor, Document, canonical
 from engine_images.oci.reference import ImageReference
 from tidegate.core.model import Value
@@ -101,8 +101,8 @@ def signer_of_image(digest: str, signatures: Sequence[Signed], keys: Mapping[str
     )
 
 
-def signer_of_manifest(files: Mapping[str, bytes], keys: Mapping[str, bytes]) -> str:
-    """The name of the key that signed the engine's manifest; `files` are those of the engine layer.
+def signer_of_manifest(manifest: bytes, signature: bytes, keys: Mapping[str, bytes]) -> str:
+    """The name of the key that signed these bytes of the engine's manifest; `signature` is empty where there is none.
 
     Raises:
         BadSignature: there is no signature, or it is by none of the keys.
@@ -110,15 +110,14 @@ def signer_of_manifest(files: Mapping[str, bytes], keys: Mapping[str, bytes]) ->
     """
     from engine_images.signature import verify
 
-    signature = files.get(f"{ROOT}/{SIGNATURE_FILE}")
-    if signature is None:
+    if not signature:
         raise BadSignature(
             f"the engine's manifest is not signed: no {ROOT}/{SIGNATURE_FILE}",
             hint="build and push it again with --sign-key",
         )
     for name, key in keys.items():
         try:
-            verify(key, files.get(f"{ROOT}/{MANIFEST_FILE}", b""), signature)
+            verify(key, manifest, signature)
         except BadSignature:
             continue
         return name

@@ -48,17 +48,17 @@ class TrustedImages:
             return ""
         try:
             with self.open(reference) as images:
-                proof = prove_image(images, self.keys)
+                served, signer, _ = prove_image(images, self.keys)
         except (BadSignature, BrokenImage) as error:
             raise UntrustedImage(f"{version.uri}: {image}: {error.message}", hint=error.hint) from error
-        model = proof.image.engine.model
+        model = served.engine.model
         if (model.name, model.version, model.digest) != (version.name, version.version, version.digest):
-            served = f"{model.name} {model.version}, digest {model.digest[:12]}"
+            other = f"{model.name} {model.version}, digest {model.digest[:12]}"
             raise UntrustedImage(
-                f"{version.uri}, digest {version.digest[:12]}: {image} is an engine of {served}",
+                f"{version.uri}, digest {version.digest[:12]}: {image} is an engine of {other}",
                 hint="build this version, and `tidegate engine push --mark` it",
             )
-        return f"signed by {proof.manifest_by}"
+        return f"signed by {signer}"
 
 
 def recorded_settings(version: ModelVersion, record: EngineRecord, trust: SpecTrust) -> EngineSettings:

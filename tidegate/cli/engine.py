@@ -108,7 +108,7 @@ def push(
     from engine_images.adapters.oci_push import push_image, sign_image
     from engine_images.adapters.oci_read import InLayout, docker_access
     from engine_images.errors import BrokenImage
-    from engine_images.oci.reading import manifest_in, read_engine_files
+    from engine_images.oci.reading import read_engine
     from engine_images.oci.reference import ImageReference
     from engine_images.signature import SigningKey
     from registry.conventions import ENGINE_IMAGE
@@ -116,10 +116,10 @@ def push(
     (stored, image), target = image_in_layout(layout), ImageReference.parse(reference)
     # Before anything is sent: a key that cannot be read would leave an image without its signature.
     key = SigningKey(_read_key(sign_key)) if sign_key else None
-    files = read_engine_files(InLayout(stored, image.digest))
+    served = read_engine(InLayout(stored, image.digest)).engine.model
     registry = version = None
     if mark:
-        registry, served = opened_registry(), manifest_in(files).model
+        registry = opened_registry()
         version = registry.resolve(served.name, served.version)
         if version.digest != served.digest:
             raise BrokenImage(
@@ -164,8 +164,7 @@ def show(
     public, signed, lines = _read_key(key) if key else None, {}, list[str]()
     with opened(image, docker_access(insecure=insecure)) as images:
         if public:
-            proof = prove_image(images, {str(key): public})
-            found, by, image_by = proof.image, proof.manifest_by, proof.image_by
+            found, by, image_by = prove_image(images, {str(key): public})
             signed = {"signed_by": {"manifest": by, "image": image_by}}
             files = "the model's files, the compile cache, vLLM's arguments"
             whole = "everything: base, entrypoint, first process, user, variables, every layer"

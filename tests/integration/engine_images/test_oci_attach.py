@@ -86,11 +86,11 @@ def test_an_image_in_a_registry_is_proven_whole(where: ImageReference, tmp_path:
 
         sign_image(image, where, key, openly)
 
-        proof = prove_image(InRegistry(repository), {"engine.pub": key.public_pem})
+        proven, manifest_by, image_by = prove_image(InRegistry(repository), {"engine.pub": key.public_pem})
         other = {"other.pub": new_signing_key().public_pem}
         with pytest.raises(BadSignature, match="another key"):
             prove_image(InRegistry(repository), other)
-    assert (proof.image.digest, proof.manifest_by, proof.image_by) == (image.digest, "engine.pub", "engine.pub")
+    assert (proven.digest, manifest_by, image_by) == (image.digest, "engine.pub", "engine.pub")
 
 
 def manifest(registry: RegistryServer, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from engine_images.adapters.oci_layout import OciLayout, write_layer
 from engine_images.errors import BrokenImage
-from engine_images.oci.model import MANIFEST, Layer, canonical
+from engine_images.oci.model import MANIFEST, Descriptor, canonical
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def layout(tmp_path: Path) -> OciLayout:
     return OciLayout(tmp_path / "layout")
 
 
-def layer_of(layout: OciLayout, folder: Path) -> Layer:
+def layer_of(layout: OciLayout, folder: Path) -> Descriptor:
     files = {f"/engine/{path.name}": path for path in folder.iterdir()}
     return write_layer(layout, "files", files, executable=frozenset({"/engine/run"}))
 
@@ -92,7 +92,7 @@ def test_a_layer_holds_folders_modes_and_nobody(layout: OciLayout, tmp_path: Pat
     (tmp_path / "files" / "data").write_text("x")
     layer = layer_of(layout, tmp_path / "files")
 
-    with tarfile.open(layout.path(layer.descriptor)) as tar:
+    with tarfile.open(layout.path(layer)) as tar:
         members = tar.getmembers()
 
     assert [member.name for member in members] == ["engine", "engine/data", "engine/run"]
@@ -107,4 +107,4 @@ def test_links_are_read_through(layout: OciLayout, tmp_path: Path) -> None:
     linked = write_layer(layout, "weights", {"/engine/w": tmp_path / "link"})
     direct = write_layer(layout, "weights", {"/engine/w": tmp_path / "blob"})
 
-    assert linked.descriptor == direct.descriptor
+    assert linked == direct

@@ -16,7 +16,7 @@ from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BrokenImage
 from engine_images.oci.compose import ENGINE_LAYER
 from engine_images.oci.model import LAYER, MANIFEST, TITLE, canonical
-from engine_images.oci.reading import read_engine, read_engine_files
+from engine_images.oci.reading import read_engine
 
 
 def with_engine_layer(root: Path, layer: bytes) -> InLayout:
@@ -64,13 +64,13 @@ def test_a_compressed_layer_is_not_unpacked(tmp_path: Path) -> None:
 )
 def test_only_plain_files_of_the_engine_are_read(tmp_path: Path, bad: tarfile.TarInfo) -> None:
     with pytest.raises(BrokenImage, match="expected plain files below /engine"):
-        read_engine_files(with_engine_layer(tmp_path, tar_of(bad)))
+        read_engine(with_engine_layer(tmp_path, tar_of(bad)))
 
 
 def test_a_file_that_is_there_twice_is_refused_since_readers_would_differ(tmp_path: Path) -> None:
     twice = tar_of(entry("engine/manifest.json", size=2), entry("engine/manifest.json", size=3))
     with pytest.raises(BrokenImage, match="each once"):
-        read_engine_files(with_engine_layer(tmp_path, twice))
+        read_engine(with_engine_layer(tmp_path, twice))
 
 
 def test_a_configuration_of_gigabytes_is_not_read(tmp_path: Path) -> None:

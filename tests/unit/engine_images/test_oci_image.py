@@ -8,8 +8,8 @@ from engine_images.errors import BrokenImage
 from engine_images.oci.model import (
     CONFIG,
     LAYER,
+    TITLE,
     Descriptor,
-    Layer,
     Platform,
     Runtime,
     config_of,
@@ -17,8 +17,10 @@ from engine_images.oci.model import (
 )
 
 AMD64 = Platform(architecture="amd64")
-ENGINE = Layer(title="engine", descriptor=Descriptor.of(b"engine", LAYER))
-CACHE = Layer(title="compile cache", descriptor=Descriptor.of(b"cache", LAYER))
+ENGINE, CACHE = (
+    Descriptor.of(title.encode(), LAYER).model_copy(update={"annotations": {TITLE: title}})
+    for title in ("engine", "compile cache")
+)
 RUNTIME = Runtime(entrypoint=("python", "-m", "entrypoint"), environment={"B": "2", "A": "1"}, workdir="/engine")
 BASE = {
     "config": {"Env": ["PATH=/opt/venv/bin:/usr/bin", "A=old"], "User": "vllm", "Labels": {"base": "yes"}},
@@ -30,7 +32,7 @@ BASE = {
 def test_layers_go_on_top_of_the_base_in_their_order() -> None:
     config = config_of(BASE, [ENGINE, CACHE], RUNTIME, AMD64)
 
-    assert config["rootfs"]["diff_ids"] == ["sha256:" + "0" * 64, ENGINE.diff_id, CACHE.diff_id]
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + "0" * 64, ENGINE.digest, CACHE.digest]
     assert [entry.get("created_by") for entry in config["history"]] == [
         "base",
         "tidegate: engine",
@@ -51,7 +53,7 @@ def test_a_manifest_lists_the_layers_of_the_base_first() -> None:
     base = Descriptor(media_type=f"{LAYER}+gzip", digest="sha256:" + "1" * 64, size=7)
     config = Descriptor.of(b"{}", CONFIG)
 
-    manifest = manifest_of(config, [base], [ENGINE], {"org.opencontainers.image.version": "7"})
+    manifest = manifest_of(config, [base, ENGINE], {"org.opencontainers.image.version": "7"})
 
     assert [layer["mediaType"] for layer in manifest["layers"]] == [f"{LAYER}+gzip", LAYER]
     assert manifest["layers"][1]["annotations"] == {"org.opencontainers.image.title": "engine"}
@@ -59,7 +61,7 @@ def test_a_manifest_lists_the_layers_of_the_base_first() -> None:
 
 
 FOREIGN = {"mediaType": LAYER, "digest": "sha512:" + "0" * 128, "size": 1}
-LESS_THAN_NOTHING = {**ENGINE.descriptor.to_dict(), "size": -1}
+LESS_THAN_NOTHING = {**ENGINE.to_dict(), "size": -1}
 
 
 @pytest.mark.parametrize("document", [{}, FOREIGN, LESS_THAN_NOTHING, "text"])
