@@ -33,18 +33,7 @@ from pathlib import Path
 
 from . import compile_key, manifest, runtime_directory
 from .journal import CUT, ENDED, BadSettings, EventLog, Exit
-from .prepare import (
-    ModelSettings,
-    Settings,
-    add_model,
-    add_options,
-    add_run,
-    model_of,
-    model_settings_of,
-    prepare,
-    read,
-    settings_of,
-)
+from .prepare import Settings, add_model, add_options, add_run, model_of, prepare, read
 from .runtime_directory import RuntimeDirectory
 from .supervisor import Supervisor, require_free
 
@@ -60,11 +49,11 @@ def main(arguments: Sequence[str]) -> int:
     add_run(commands.add_parser("drain", help="drain the engine that runs, and wait until no answer is open"))
     described = commands.add_parser("key", help="print the compile key's factors of this machine as JSON")
     described.add_argument("--root", type=Path, default=Path("/engine"))
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments, Settings())
     if parsed.command == "serve":
-        return serve(settings_of(parsed))
+        return serve(parsed)
     if parsed.command == "pull":
-        return pull(model_settings_of(parsed))
+        return pull(parsed)
     return drain(parsed.run) if parsed.command == "drain" else describe(parsed.root)
 
 
@@ -73,7 +62,7 @@ def serve(settings: Settings) -> int:
     return _as_process_1(EventLog(as_json=settings.logs == "json"), partial(_serve, settings))
 
 
-def pull(settings: ModelSettings) -> int:
+def pull(settings: Settings) -> int:
     """Bring the weights and end: what an init container does, so that no engine may write where all read."""
     return _as_process_1(EventLog(as_json=settings.logs == "json"), partial(_pull, settings))
 
@@ -94,7 +83,7 @@ def _as_process_1(journal: EventLog, work: Callable[[EventLog], int]) -> int:
     return code
 
 
-def _pull(settings: ModelSettings, journal: EventLog) -> int:
+def _pull(settings: Settings, journal: EventLog) -> int:
     model_of(settings, read(settings, journal), journal)
     return ENDED
 

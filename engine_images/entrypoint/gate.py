@@ -143,60 +143,42 @@ class DeepHealth:
         self._known_at = self._clock()
 
 
-class RequestMetrics:
-    """`tidegate_requests_total{outcome}` and `tidegate_open_requests`."""
+def count_requests(open_now: Callable[[], int]) -> Callable[[str], None]:
+    """Publish `tidegate_requests_total{outcome}` and `tidegate_open_requests`.
 
-    def __init__(self, open_now: Callable[[], int]) -> None:
-        """`open_now` tells how many answers are open."""
-        self._requests = Counter(
-            "tidegate_requests",
-            "Requests of users by how their answers ended, as the engine saw it.",
-            ["outcome"],
-        )
-        # Series that exist from the start: an alert on a rate needs the zero before the first error.
-        for outcome in OUTCOMES:
-            self._requests.labels(outcome)
-        Gauge("tidegate_open_requests", "Answers that are open now.").set_function(open_now)
-
-    def add(self, outcome: str) -> None:
-        """One more answer ended so."""
-        self._requests.labels(outcome).inc()
+    `open_now` tells how many answers are open; what is returned counts one more that ended so.
+    """
+    requests = Counter(
+        "tidegate_requests", "Requests of users by how their answers ended, as the engine saw it.", ["outcome"]
+    )
+    # Series that exist from the start: an alert on a rate needs the zero before the first error.
+    for outcome in OUTCOMES:
+        requests.labels(outcome)
+    Gauge("tidegate_open_requests", "Answers that are open now.").set_function(open_now)
+    return lambda outcome: requests.labels(outcome).inc()
 
 
 FOUND, MISSED, NONE = "found", "missed", "none"
 """What became of the compile cache: all was in it, something was compiled, or nothing is compiled at all."""
 
 
-class StartMetrics:
-    """How long the start took, once it is over: `tidegate_engine_start_seconds` and its kin.
+def publish_start(settings: GateSettings, loaded: float) -> dict[str, object]:
+    """Publish how long the start took, once it is over: `tidegate_engine_start_seconds` and its kin.
 
-    They are not there before: a 0 would be the fastest start of all.
+    They are not there before: a 0 would be the fastest start of all. `loaded` is when vLLM's server had its engine, on
+    the monotonic clock.
     """
-
-    def __init__(self, settings: GateSettings) -> None:
-        self._settings = settings
-
-    def ready(self, loaded: float) -> dict[str, object]:
-        """Publish them; `loaded` is when vLLM's server had its engine, on the monotonic clock."""
-        start = time.monotonic() - self._settings.began
-        load = loaded - self._settings.launched
-        cache = self._compile_cache()
-        labels = ["compile_cache"]
-        starts = Gauge("tidegate_engine_start_seconds", "From the start of process 1 until users may ask.", labels)
-        loads = Gauge("tidegate_engine_load_seconds", "From the start of vLLM until its engine is loaded.", labels)
-        moment = Gauge("tidegate_engine_ready_timestamp_seconds", "Since when users may ask, in seconds since 1970.")
-        starts.labels(cache).set(start)
-        loads.labels(cache).set(load)
-        moment.set_to_current_time()
-        return {"start_seconds": round(start, 2), "load_seconds": round(load, 2), "compile_cache": cache}
-
-    def _compile_cache(self) -> str:
-        if self._settings.cache is None:
-            return NONE
-        files, before = compiled_files(Path(self._settings.cache)), self._settings.compiled_files
-        if files > before:
-            return MISSED
-        return FOUND if before else NONE
+    start, load = time.monotonic() - settings.began, loaded - settings.launched
+    files, before = compiled_files(Path(settings.cache)) if settings.cache else 0, settings.compiled_files
+    cache = MISSED if files > before else FOUND if settings.cache and before else NONE
+    labels = ["compile_cache"]
+    starts = Gauge("tidegate_engine_start_seconds", "From the start of process 1 until users may ask.", labels)
+    loads = Gauge("tidegate_engine_load_seconds", "From the start of vLLM until its engine is loaded.", labels)
+    moment = Gauge("tidegate_engine_ready_timestamp_seconds", "Since when users may ask, in seconds since 1970.")
+    starts.labels(cache).set(start)
+    loads.labels(cache).set(load)
+    moment.set_to_current_time()
+    return {"start_seconds": round(start, 2), "load_seconds": round(load, 2), "compile_cache": cache}
 
 
 ALWAYS = frozenset({"/health", "/metrics", "/ping", "/version"})
@@ -230,10 +212,12 @@ class EngineGate:
         self._state = WARMING
         self._refuses = True
         self._lifespan: Scope = {}
-        self._health = DeepHealth(self._ask_one, every_seconds=self._settings.health_every_seconds)
-        self._counts = RequestMetrics(lambda: self._answers.open)
-        self._answers = OpenAnswers(progress=self._health.progress, count=self._counts.add)
-        self._start = StartMetrics(self._settings)
+        self._health = DeepHealth(
+            lambda: self._ask("health", 1, self._settings.health_within_seconds),
+            every_seconds=self._settings.health_every_seconds,
+        )
+        self._count = count_requests(lambda: self._answers.open)
+        self._answers = OpenAnswers(progress=self._health.progress, count=self._count)
         self._known: dict[str, object] = {}
         samples = self._settings.samples
         self._samples = Samples(Path(samples) if samples else None, self._settings.version)
@@ -257,7 +241,7 @@ class EngineGate:
         elif path in {SAMPLES_PATH, END_PATH}:
             await self._samples.serve(scope, send)
         elif self._refuses:
-            self._counts.add(REFUSED)
+            self._count(REFUSED)
             await refuse(send, WHY_REFUSED[self._state])
         else:
             await self._answer(scope, receive, send)
@@ -296,7 +280,7 @@ class EngineGate:
         warm_up = round(time.monotonic() - began, 2)
         if self._state == WARMING:
             self._state, self._refuses = READY, False
-            self._known = self._start.ready(loaded=began)
+            self._known = publish_start(self._settings, loaded=began)
         await channel.send({"event": "ready", "warm_up_seconds": warm_up, **self._known})
         while command := await channel.receive():
             if command["do"] == "drain":
@@ -342,9 +326,6 @@ class EngineGate:
     async def _answer_status(self, send: Send) -> None:
         now = {"state": self._state, "open": self._answers.open, "samples": self._samples.status()}
         await reply(send, 200, {**now, "start": self._known, **self._settings.engine})
-
-    async def _ask_one(self) -> None:
-        await self._ask("health", 1, self._settings.health_within_seconds)
 
     async def _ask(self, prompt: str, tokens: int, within_seconds: float) -> None:
         await ask_inside(self._app, self._lifespan, prompt, tokens, within_seconds=within_seconds)

@@ -26,21 +26,14 @@ VLLM = "vllm.entrypoints.launchers.api_server.entry"
 """vLLM's server, as a module of this Python, so that nothing depends on PATH."""
 
 
-@dataclass(frozen=True)
-class ModelSettings:
-    """Where an engine is, who signed it, and where its weights come from."""
+class Settings(argparse.Namespace):
+    """What an operator may say of one engine; `pull` takes where it is, who signed it, where its weights come from."""
 
     root: Path
     public_key: Path | None
     weights: str | None
     weights_cache: Path
     logs: str
-
-
-@dataclass(frozen=True)
-class Settings(ModelSettings):
-    """What an operator may say of one engine."""
-
     run: Path
     host: str
     port: int
@@ -57,7 +50,7 @@ class Settings(ModelSettings):
     spot: str
     spot_url: str | None
     server: str
-    vllm: tuple[str, ...]
+    vllm: list[str]
     """Arguments for vLLM besides the manifest's."""
 
 
@@ -106,17 +99,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     option("--spot-url", help=argparse.SUPPRESS)
     option("--server", default=VLLM, help=argparse.SUPPRESS)
     option("vllm", nargs="*", help="arguments for vLLM, behind --")
-
-
-def model_settings_of(parsed: argparse.Namespace) -> ModelSettings:
-    """The settings of `pull` that were parsed."""
-    return ModelSettings(**{name: vars(parsed)[name] for name in ModelSettings.__dataclass_fields__})
-
-
-def settings_of(parsed: argparse.Namespace) -> Settings:
-    """The settings that were parsed."""
-    named = {name: value for name, value in vars(parsed).items() if name in Settings.__dataclass_fields__}
-    return Settings(**named | {"vllm": tuple(parsed.vllm)})
 
 
 ARENAS = "4"
@@ -238,7 +220,7 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
     )
 
 
-def read(settings: ModelSettings, journal: EventLog) -> ServedEngine:
+def read(settings: Settings, journal: EventLog) -> ServedEngine:
     """What the image's manifest says, once its signature is proven where a key is given.
 
     Raises:
@@ -258,7 +240,7 @@ def read(settings: ModelSettings, journal: EventLog) -> ServedEngine:
     return engine
 
 
-def model_of(settings: ModelSettings, engine: ServedEngine, journal: EventLog) -> Path:
+def model_of(settings: Settings, engine: ServedEngine, journal: EventLog) -> Path:
     """The folder of the model's files, proven: the image's own, or the shared cache's.
 
     Raises:

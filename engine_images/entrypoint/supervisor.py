@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from http.client import HTTPException
 from pathlib import Path
@@ -86,48 +87,31 @@ ENDING_SECONDS = 10.0
 """For vLLM to end once it is told to, with nothing open."""
 
 
-class VllmProcess:
-    """The guard's process, and through it vLLM's."""
+async def start_guarded(
+    command: Sequence[str], environment: Mapping[str, str], workdir: Path, channel: socket.socket
+) -> asyncio.subprocess.Process:
+    """Start the guard, and through it `command`, which inherits `channel` under the same descriptor."""
+    return await asyncio.create_subprocess_exec(
+        # -I and -S: the guard runs nothing that a folder or the environment names.
+        *(sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), *command),
+        env=dict(environment),
+        cwd=workdir,
+        stdin=asyncio.subprocess.DEVNULL,
+        pass_fds=(channel.fileno(),),
+        # A group of its own: neither a Ctrl-C nor a signal to our group ends vLLM before it has drained.
+        start_new_session=True,
+    )
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
 
-    @classmethod
-    async def start(
-        cls, command: Sequence[str], environment: Mapping[str, str], workdir: Path, channel: socket.socket
-    ) -> VllmProcess:
-        """Start `command`; it inherits `channel` under the same descriptor."""
-        process = await asyncio.create_subprocess_exec(
-            # -I and -S: the guard runs nothing that a folder or the environment names.
-            *(sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), *command),
-            env=dict(environment),
-            cwd=workdir,
-            stdin=asyncio.subprocess.DEVNULL,
-            pass_fds=(channel.fileno(),),
-            # A group of its own: neither a Ctrl-C nor a signal to our group ends vLLM before it has drained.
-            start_new_session=True,
-        )
-        return cls(process)
-
-    async def ended(self) -> int:
-        """Its exit code, once it has one."""
-        return await self._process.wait()
-
-    async def stop(self) -> None:
-        """Tell it to end, and see to it that nothing of it stays. Bounded."""
-        if self._process.returncode is None:
-            self._process.terminate()
-            await asyncio.wait({asyncio.ensure_future(self._process.wait())}, timeout=ENDING_SECONDS)
-        self.kill()
-        await self._process.wait()
-
-    def kill(self) -> None:
-        """End all of it now."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            # Nobody is left.
-            return
+async def stop_guarded(process: asyncio.subprocess.Process) -> None:
+    """Tell it to end, and see to it that nothing of it stays. Bounded."""
+    if process.returncode is None:
+        process.terminate()
+        await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=ENDING_SECONDS)
+    # Where nobody is left there is nothing to kill.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 def require_free(host: str, port: int) -> None:
@@ -180,10 +164,10 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGUSR1, self._leave)
         ours, theirs = socket.socketpair()
         with theirs:
-            self._child = await VllmProcess.start(
+            child = await start_guarded(
                 self._prepared.command, self._environment(theirs), self._run.folder, channel=theirs
             )
-        self._dead = asyncio.ensure_future(self._child.ended())
+        self._dead = asyncio.ensure_future(child.wait())
         self._channel = await Channel.over(ours)
         self._spawn(self._listen())
         try:
@@ -192,7 +176,7 @@ class Supervisor:
         finally:
             for task in self._tasks:
                 task.cancel()
-            await self._child.stop()
+            await stop_guarded(child)
             self._channel.close()
         return CUT if self._cut else ENDED
 
