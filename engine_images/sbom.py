@@ -69,14 +69,7 @@ def sbom_of(packages: Sequence[Package], model: ModelContract) -> bytes:
         properties=[Property(name="dev.tidegate.model.digest", value=model.digest)],
     )
     parts = [_model(model), *(_library(package) for package in packages)]
-    content = "\n".join([model.model_dump_json(), *_lines(packages)])
-    bom = Bom(
-        serial_number=uuid5(SAME_CONTENT, hashlib.sha256(content.encode()).hexdigest()),
-        metadata=BomMetaData(component=engine, timestamp=EPOCH),
-        components=parts,
-    )
-    bom.register_dependency(engine, parts)
-    return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1).encode()
+    return _written(engine, parts, [model.model_dump_json(), *_lines(packages)])
 
 
 def sbom_of_application(name: str, version: str, packages: Sequence[Package], files: Mapping[str, str]) -> bytes:
@@ -96,13 +89,19 @@ def sbom_of_application(name: str, version: str, packages: Sequence[Package], fi
         ],
     )
     parts = [_library(package) for package in packages]
-    content = "\n".join([f"{name} {version}", *(f"{file} {files[file]}" for file in sorted(files)), *_lines(packages)])
+    held = [f"{file} {files[file]}" for file in sorted(files)]
+    return _written(application, parts, [f"{name} {version}", *held, *_lines(packages)])
+
+
+def _written(whole: Component, parts: Sequence[Component], content: Sequence[str]) -> bytes:
+    """The bill of materials of `whole`; its serial number follows from the lines of its content."""
+    digest = hashlib.sha256("\n".join(content).encode()).hexdigest()
     bom = Bom(
-        serial_number=uuid5(SAME_CONTENT, hashlib.sha256(content.encode()).hexdigest()),
-        metadata=BomMetaData(component=application, timestamp=EPOCH),
+        serial_number=uuid5(SAME_CONTENT, digest),
+        metadata=BomMetaData(component=whole, timestamp=EPOCH),
         components=parts,
     )
-    bom.register_dependency(application, parts)
+    bom.register_dependency(whole, parts)
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1).encode()
 
 

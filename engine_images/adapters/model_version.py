@@ -37,6 +37,9 @@ DEADLINE_SECONDS = 60.0
 """A machine that gives a process 5 s of a processor in no minute delivers nothing else either."""
 
 
+AGAIN = "register the version again from a whole Hugging Face folder"
+
+
 class FileTokenizer:
     """Renders and tokenizes conversations with the files of a Hugging Face directory."""
 
@@ -55,10 +58,7 @@ class FileTokenizer:
         try:
             tokenizer = Tokenizer.from_str(content)
         except Exception as error:  # `tokenizers` has no error of its own.
-            raise NotAModel(
-                f"{folder / TOKENIZER_FILE} is not a tokenizer: {error}",
-                hint="register the version again from a whole Hugging Face folder",
-            ) from error
+            raise NotAModel(f"{folder / TOKENIZER_FILE} is not a tokenizer: {error}", hint=AGAIN) from error
         # The template has written the special tokens already.
         return list(tokenizer.encode(prompt, add_special_tokens=False).ids)
 
@@ -141,13 +141,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json_of(_read(path))
     except ValueError as error:
-        raise NotAModel(
-            f"{path} is not JSON: {error}", hint="register the version again from a whole Hugging Face folder"
-        ) from error
+        raise NotAModel(f"{path} is not JSON: {error}", hint=AGAIN) from error
     if not isinstance(content, dict):
-        raise NotAModel(
-            f"{path} is not a JSON object", hint="register the version again from a whole Hugging Face folder"
-        )
+        raise NotAModel(f"{path} is not a JSON object", hint=AGAIN)
     return content
 
 
@@ -201,8 +197,8 @@ def _weights(paths: dict[str, Path], damaged: dict[str, str]) -> Iterator[tuple[
             continue
         try:
             tensors, size = _read_header(path)
-        except NotAModel as error:
-            damaged[name] = str(error).removeprefix(f"{path} is ")
+        except ValueError as error:
+            damaged[name] = f"not a safetensors file: {error}; {AGAIN}"
             continue
         if path.stat().st_size != size:
             damaged[name] = f"{path.stat().st_size} bytes, where its header promises {size}"
@@ -235,22 +231,16 @@ def _read_header(file: Path) -> tuple[tuple[Tensor, ...], int]:
     The header is a JSON object behind its length as eight bytes.
 
     Raises:
-        NotAModel: the file is something else, or cut short within the header.
+        ValueError: the file is something else, or cut short within the header.
     """
+    length = 0
     try:
         with file.open("rb") as stream:
             (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
-            if length > HEADER_LIMIT_BYTES:
-                raise NotAModel(
-                    f"{file} is not a safetensors file: its header would be {length} bytes",
-                    hint="register the version again from a whole Hugging Face folder",
-                )
-            header = _HEADER.validate_json(stream.read(length))
+            header = _HEADER.validate_json(stream.read(length) if length <= HEADER_LIMIT_BYTES else b"")
     except (struct.error, ValueError) as error:
-        raise NotAModel(
-            f"{file} is not a safetensors file: its header cannot be read",
-            hint="register the version again from a whole Hugging Face folder",
-        ) from error
+        unread = f"would be {length} bytes" if length > HEADER_LIMIT_BYTES else "cannot be read"
+        raise ValueError(f"its header {unread}") from error
     entries = {name: entry for name, entry in header.items() if isinstance(entry, _Entry)}
     data = max((entry.data_offsets[1] for entry in entries.values()), default=0)
     tensors = tuple(Tensor(name, entry.dtype, entry.shape) for name, entry in entries.items())
