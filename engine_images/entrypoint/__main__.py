@@ -28,7 +28,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from . import compile_key, manifest, runtime_directory
@@ -51,29 +50,21 @@ def main(arguments: Sequence[str]) -> int:
     described.add_argument("--root", type=Path, default=Path("/engine"))
     parsed = parser.parse_args(arguments, Settings())
     if parsed.command == "serve":
-        return serve(parsed)
+        return _as_process_1(parsed, _serve)
     if parsed.command == "pull":
-        return pull(parsed)
+        return _as_process_1(parsed, _pull)
     return drain(parsed.run) if parsed.command == "drain" else describe(parsed.root)
 
 
-def serve(settings: Settings) -> int:
-    """Everything that process 1 does; the last line of its log says how it ended."""
-    return _as_process_1(EventLog(as_json=settings.logs == "json"), partial(_serve, settings))
-
-
-def pull(settings: Settings) -> int:
-    """Bring the weights and end: what an init container does, so that no engine may write where all read."""
-    return _as_process_1(EventLog(as_json=settings.logs == "json"), partial(_pull, settings))
-
-
-def _as_process_1(journal: EventLog, work: Callable[[EventLog], int]) -> int:
+def _as_process_1(settings: Settings, work: Callable[[Settings, EventLog], int]) -> int:
+    """The last line of the log says how it ended."""
+    journal = EventLog(as_json=settings.logs == "json")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         # Process 1 gets no signal that it has not asked for.
         signal.signal(number, lambda *_: _leave(journal))
     code = 1
     try:
-        code, reason = work(journal), None
+        code, reason = work(settings, journal), None
     except Exit as error:
         code, reason = error.code, str(error)
     if reason is None:
@@ -84,6 +75,7 @@ def _as_process_1(journal: EventLog, work: Callable[[EventLog], int]) -> int:
 
 
 def _pull(settings: Settings, journal: EventLog) -> int:
+    """What an init container does, so that no engine may write where all read."""
     model_of(settings, read(settings, journal), journal)
     return ENDED
 

@@ -25,13 +25,6 @@ RETRY_AFTER_SECONDS = 1
 EVENT_STREAM = b"text/event-stream"
 
 
-def is_event_stream(start: Message) -> bool:
-    """Whether this `http.response.start` begins server-sent events."""
-    return any(
-        name.lower() == b"content-type" and value.startswith(EVENT_STREAM) for name, value in start.get("headers", ())
-    )
-
-
 async def reply(send: Send, status: int, body: Mapping[str, object], *headers: tuple[bytes, bytes]) -> None:
     """A whole answer as JSON."""
     content = json.dumps(body).encode()
@@ -44,16 +37,6 @@ async def refuse(send: Send, why: str) -> None:
     """503: ask another engine. In the form in which vLLM and OpenAI write errors."""
     retry = (b"retry-after", str(RETRY_AFTER_SECONDS).encode())
     await reply(send, 503, {"error": _error(why)}, retry, (b"connection", b"close"))
-
-
-async def end_stream(send: Send, why: str) -> None:
-    """End server-sent events with an error, and the response as HTTP wants it.
-
-    OpenAI's clients raise on the field `error`, Anthropic's on the event's name. No `[DONE]`: the answer is
-    not whole.
-    """
-    event = json.dumps({"type": "error", "error": _error(why)})
-    await send({"type": "http.response.body", "body": f"event: error\ndata: {event}\n\n".encode(), "more_body": False})
 
 
 def _error(why: str) -> dict[str, object]:
@@ -120,7 +103,10 @@ class OpenAnswer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            self._streams = is_event_stream(message)
+            self._streams = any(
+                name.lower() == b"content-type" and value.startswith(EVENT_STREAM)
+                for name, value in message.get("headers", ())
+            )
             if self._answers.closing:
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
         else:
@@ -150,11 +136,17 @@ class OpenAnswer:
         return CLIENT_ERROR if self._status >= 400 else OK
 
     async def _end(self) -> None:
-        """The proper end of an answer that is not whole. Without one, the server closes the connection."""
+        """The proper end of an answer that is not whole. Without one, the server closes the connection.
+
+        Server-sent events end with an error: OpenAI's clients raise on the field `error`, Anthropic's on the event's
+        name. No `[DONE]`: the answer is not whole.
+        """
         if self._status == 0:
             await refuse(self._send, WHY_CUT)
         elif self._streams:
-            await end_stream(self._send, WHY_CUT)
+            event = json.dumps({"type": "error", "error": _error(WHY_CUT)})
+            end = f"event: error\ndata: {event}\n\n".encode()
+            await self._send({"type": "http.response.body", "body": end, "more_body": False})
 
 
 class OpenAnswers:

@@ -13,7 +13,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -44,13 +44,6 @@ class GateSettings:
     """How much was compiled in it before vLLM was started."""
     samples: str | None = None
     """The file in which a delivery says what it asks of users' requests; None for none, ever."""
-
-    def to_text(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> GateSettings:
-        return cls(**json.loads(text))
 
 
 VARIABLE = "TIDEGATE_GATE"

@@ -13,6 +13,7 @@ no proxy stands on the way of the tokens. The paths below `/tidegate/` are the g
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import socket
@@ -207,7 +208,7 @@ class EngineGate:
     def __init__(self, app: App) -> None:
         """Called by vLLM when its engine is loaded, before its server listens."""
         self._app = app
-        self._settings = GateSettings.from_text(os.environ[VARIABLE])
+        self._settings = GateSettings(**json.loads(os.environ[VARIABLE]))
         self._journal = EventLog(as_json=self._settings.json_logs)
         self._state = WARMING
         self._refuses = True

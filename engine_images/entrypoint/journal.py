@@ -4,15 +4,8 @@ Never what users ask or what it answers.
 
 {"time": "2026-11-21T16:30:00.120Z", "level": "info", "event": "ready", "seconds": 18.2}
 
-0   told to end, and every open answer was finished
-1   a bug of ours, with its traceback
-2   BadSettings        an option, or the manifest, cannot be read
-3   NotAsBuilt         a file or the signature is not what the manifest or the key says
-4   OutsideMissing     the artifact store, the disk or the port
-5   OtherMachine       the compile key differs from this machine's, and the policy is to refuse
-6   DidNotStart        vLLM died, or was not ready in time, or did not answer its warm-up
-7   Died               vLLM ended while it served
-8   told to end, but answers were still open at the end of the grace period and got an error
+Exit codes: 0 when it was told to end and every open answer was finished, 8 when some were still open at the end of the
+grace period and got an error, 1 for a bug of ours, with its traceback; every other end is an `Exit` with its code.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime, timezone
 from http.client import HTTPException
 from pathlib import Path
@@ -196,7 +197,7 @@ class Supervisor:
             compiled_files=self._prepared.compiled_files,
             samples=str(self._settings.samples) if self._settings.samples else None,
         )
-        return {**self._prepared.environment, VARIABLE: settings.to_text()}
+        return {**self._prepared.environment, VARIABLE: json.dumps(asdict(settings))}
 
     async def _until_ready(self) -> None:
         began = time.monotonic()

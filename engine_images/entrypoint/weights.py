@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from http.client import HTTPException, HTTPMessage, HTTPResponse, IncompleteRead
+from http.client import HTTPException, HTTPMessage, IncompleteRead
 from ipaddress import ip_address
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -152,7 +152,10 @@ class Source:
             # Nothing behind what we have: it is whole, or longer than the original and will not be proven.
             return
         with response, target.open("ab" if response.status == 206 else "wb") as stream:
-            _pour(response, stream)
+            shutil.copyfileobj(response, stream, CHUNK_BYTES)
+            if response.length:
+                # The connection ended before the announced length.
+                raise IncompleteRead(b"", response.length)
 
 
 def fetch_first(sources: Sequence[Source], path: str, target: Path) -> None:
@@ -246,15 +249,3 @@ def _alone(cache: Path, name: str, journal: EventLog) -> Iterator[None]:
             journal.info("waiting for another engine that pulls the same weights")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _pour(response: HTTPResponse, target: BinaryIO) -> None:
-    """Copy until the end.
-
-    Raises:
-        IncompleteRead: the connection ended before the announced length.
-    """
-    while chunk := response.read(CHUNK_BYTES):
-        target.write(chunk)
-    if response.length:
-        raise IncompleteRead(b"", response.length)
