@@ -271,14 +271,10 @@ def _tokenizer(folder: Path, paths: dict[str, Path], damaged: dict[str, str]) ->
     except Exception as error:  # noqa: BLE001 (`tokenizers` has no error of its own)
         damaged[TOKENIZER_FILE] = f"no tokenizer: {error}"
         return None
-    _try_template(folder, damaged)
-    return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=None)
-
-
-def _try_template(folder: Path, damaged: dict[str, str]) -> None:
     try:
         FileTokenizer().render(folder, PROBE)
     except NotAModel as error:
         # Without a cause something is missing or no JSON, which is told by its own name.
         if isinstance(error.__cause__, TemplateError):
             damaged[TEMPLATE_FILE] = f"a template that fails: {error.__cause__}"
+    return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=None)

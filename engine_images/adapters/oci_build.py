@@ -43,7 +43,6 @@ from engine_images.oci.model import (
     config_of,
     documents,
     manifest_for,
-    manifest_of,
 )
 from engine_images.oci.reference import ImageReference
 from engine_images.sbom import installed_packages, sbom_of
@@ -161,7 +160,14 @@ def put_image(
 ) -> Descriptor:
     """Keep the documents of an image whose layers are there, and let `name` name it."""
     config = layout.put(canonical(config_of(base.config, layers, runtime, base.platform)), CONFIG)
-    image = layout.put(canonical(manifest_of(config, (*base.layers, *layers), annotations)), MANIFEST)
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": config.to_dict(),
+        "layers": [layer.to_dict() for layer in (*base.layers, *layers)],
+        "annotations": dict(annotations),
+    }
+    image = layout.put(canonical(manifest), MANIFEST)
     layout.name(image, name)
     return image
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -16,7 +17,7 @@ from engine_images.adapters.oci_registry import Body, Repository
 from engine_images.errors import BadReference, BrokenImage, NotThere, RegistryRefused, RegistryUnavailable
 from engine_images.oci.model import BASE_LAYER, BASE_NAME, TITLE, Descriptor, Document, documents
 from engine_images.oci.reference import FORM, ImageReference
-from engine_images.oci.signatures import Attachment, signature_tag, signed_payload, with_signature
+from engine_images.oci.signatures import signature_tag, signed_payload, with_signature
 from engine_images.signature import SigningKey
 from tidegate.core.model import Value
 
@@ -190,23 +191,17 @@ def sign_image(
         RegistryUnavailable: it went away and did not come back in time.
     """
     payload, tag = signed_payload(image, where), signature_tag(image)
+
+    def add(repository: Repository) -> None:
+        before: Document = {}
+        with suppress(NotThere):
+            before = json.loads(repository.manifest(tag)[1])
+        manifest, blobs = with_signature(before, payload, key.sign(payload))
+        for descriptor, content in blobs:
+            if not repository.has(descriptor.digest):
+                repository.send(Body(descriptor, partial(iter, (content,))))
+        repository.publish(tag, manifest)
+
     with Repository(where, access(where)) as repository:
-        before = with_retries(partial(_read, repository, tag), sleep)
-        with_retries(partial(_bring, repository, with_signature(before, payload, key.sign(payload)), tag), sleep)
+        with_retries(partial(add, repository), sleep)
     return tag
-
-
-def _bring(repository: Repository, attachment: Attachment, name: str) -> None:
-    for descriptor, content in attachment.blobs:
-        if not repository.has(descriptor.digest):
-            repository.send(Body(descriptor, partial(iter, (content,))))
-    repository.publish(name, attachment.manifest)
-
-
-def _read(repository: Repository, tag: str) -> Document:
-    """A manifest or index, empty when there is none."""
-    try:
-        document: Document = json.loads(repository.manifest(tag)[1])
-    except NotThere:
-        return {}
-    return document

@@ -68,19 +68,15 @@ _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(\.safetensors)")
 def file_obstacles(files: VersionFiles) -> Iterator[Obstacle]:
     """Everything that is missing, damaged, or must not be there."""
     yield from (Obstacle(where=name, found=why, expected="a whole file") for name, why in files.damaged.items())
-    yield from _pickles(files)
-    yield from _code(files)
-    yield from _conversation(files)
-    yield from _weights(files)
-
-
-def _pickles(files: VersionFiles) -> Iterator[Obstacle]:
     for name in files.pickles:
         yield Obstacle(
             where=name,
             found="a file of pickled objects, which runs code when it is read",
             expected="safetensors only; register the version without it",
         )
+    yield from _code(files)
+    yield from _conversation(files)
+    yield from _weights(files)
 
 
 def _code(files: VersionFiles) -> Iterator[Obstacle]:
@@ -104,15 +100,10 @@ def _conversation(files: VersionFiles) -> Iterator[Obstacle]:
 
 
 def _weights(files: VersionFiles) -> Iterator[Obstacle]:
+    """None at all, or missing parts: `model-00001-of-00003.safetensors` promises two more."""
     shards = {name for name in files.sizes if name.endswith(".safetensors") and "/" not in name}
     if not shards:
         yield Obstacle(where="*.safetensors", found="nothing", expected="weights")
-        return
-    yield from _missing_shards(shards)
-
-
-def _missing_shards(shards: set[str]) -> Iterator[Obstacle]:
-    """`model-00001-of-00003.safetensors` promises two more."""
     series = {(match[1], match[3], match[4]): len(match[2]) for name in shards if (match := _SHARD.fullmatch(name))}
     for (start, count, end), digits in sorted(series.items()):
         wanted = [f"{start}-{number:0{digits}d}-of-{count}{end}" for number in range(1, int(count) + 1)]

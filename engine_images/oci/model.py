@@ -214,17 +214,6 @@ def config_of(base: Document, layers: Sequence[Descriptor], runtime: Runtime, pl
     }
 
 
-def manifest_of(config: Descriptor, layers: Sequence[Descriptor], annotations: Mapping[str, str]) -> dict[str, Any]:
-    """The manifest; its digest is the image's name."""
-    return {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": config.to_dict(),
-        "layers": [layer.to_dict() for layer in layers],
-        "annotations": dict(annotations),
-    }
-
-
 def _container(before: Document, runtime: Runtime) -> dict[str, Any]:
     # The base's first; ours win.
     environment = _variables(before.get("Env") or ()) | dict(sorted(runtime.environment.items()))

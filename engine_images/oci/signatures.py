@@ -14,20 +14,12 @@ from engine_images.errors import BadSignature
 from engine_images.manifest import ROOT, SIGNATURE_FILE
 from engine_images.oci.model import CONFIG, MANIFEST, Descriptor, Document, canonical
 from engine_images.oci.reference import ImageReference
-from tidegate.core.model import Value
 
 DOCUMENT_LIMIT = 4 << 20
 """Bytes of an image's configuration: what registries themselves take for a manifest."""
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE = "dev.cosignproject.cosign/signature"
-
-
-class Attachment(Value):
-    """A manifest and the blobs it needs."""
-
-    manifest: bytes
-    blobs: tuple[tuple[Descriptor, bytes], ...]
 
 
 def signature_tag(image: Descriptor) -> str:
@@ -45,8 +37,8 @@ def signed_payload(image: Descriptor, where: ImageReference) -> bytes:
     return canonical({"critical": critical, "optional": None})
 
 
-def with_signature(before: Document, payload: bytes, signature: bytes) -> Attachment:
-    """The signatures of an image with one more; `before` is empty when it has none yet."""
+def with_signature(before: Document, payload: bytes, signature: bytes) -> tuple[bytes, list[tuple[Descriptor, bytes]]]:
+    """The signatures of an image with one more, as a manifest and the blobs it needs; `before` may be empty."""
     signed = Descriptor.of(payload, PAYLOAD).model_copy(update={"annotations": {SIGNATURE: signature.decode()}})
     others = [layer for layer in before.get("layers", ()) if layer["annotations"] != signed.annotations]
     layers = [*others, signed.to_dict()]
@@ -55,7 +47,7 @@ def with_signature(before: Document, payload: bytes, signature: bytes) -> Attach
     config = canonical({"architecture": "", "os": "", "config": {}, "rootfs": payloads})
     described = Descriptor.of(config, CONFIG)
     manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": described.to_dict(), "layers": layers}
-    return Attachment(manifest=canonical(manifest), blobs=((described, config), (signed, payload)))
+    return canonical(manifest), [(described, config), (signed, payload)]
 
 
 Signed = tuple[bytes, bytes]

@@ -6,14 +6,12 @@ import pytest
 
 from engine_images.errors import BrokenImage
 from engine_images.oci.model import (
-    CONFIG,
     LAYER,
     TITLE,
     Descriptor,
     Platform,
     Runtime,
     config_of,
-    manifest_of,
 )
 
 AMD64 = Platform(architecture="amd64")
@@ -47,17 +45,6 @@ def test_our_environment_wins_over_the_base_and_the_rest_of_it_stays() -> None:
     assert config["User"] == "vllm"
     assert config["Labels"] == {"base": "yes"}
     assert config["Entrypoint"] == ["python", "-m", "entrypoint"]
-
-
-def test_a_manifest_lists_the_layers_of_the_base_first() -> None:
-    base = Descriptor(media_type=f"{LAYER}+gzip", digest="sha256:" + "1" * 64, size=7)
-    config = Descriptor.of(b"{}", CONFIG)
-
-    manifest = manifest_of(config, [base, ENGINE], {"org.opencontainers.image.version": "7"})
-
-    assert [layer["mediaType"] for layer in manifest["layers"]] == [f"{LAYER}+gzip", LAYER]
-    assert manifest["layers"][1]["annotations"] == {"org.opencontainers.image.title": "engine"}
-    assert manifest["annotations"] == {"org.opencontainers.image.version": "7"}
 
 
 FOREIGN = {"mediaType": LAYER, "digest": "sha512:" + "0" * 128, "size": 1}

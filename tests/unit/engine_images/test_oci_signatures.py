@@ -39,16 +39,16 @@ def test_the_payload_names_manifest_and_repository_without_the_tag() -> None:
 
 def test_other_people_s_signatures_stay() -> None:
     payload = signed_payload(IMAGE, WHERE)
-    theirs = with_signature({}, payload, b"theirs")
+    theirs, _ = with_signature({}, payload, b"theirs")
 
-    both = with_signature(json.loads(theirs.manifest), payload, b"ours")
-    again = with_signature(json.loads(both.manifest), payload, b"ours")
+    both, blobs = with_signature(json.loads(theirs), payload, b"ours")
+    again, _ = with_signature(json.loads(both), payload, b"ours")
 
-    layers = json.loads(both.manifest)["layers"]
+    layers = json.loads(both)["layers"]
     assert [layer["annotations"]["dev.cosignproject.cosign/signature"] for layer in layers] == ["theirs", "ours"]
     assert {layer["mediaType"] for layer in layers} == {PAYLOAD}
     assert again == both
-    diff_ids = json.loads(both.blobs[0][1])["rootfs"]["diff_ids"]
+    diff_ids = json.loads(blobs[0][1])["rootfs"]["diff_ids"]
     assert diff_ids == [layer["digest"] for layer in layers]
 
 
