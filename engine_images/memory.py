@@ -53,12 +53,6 @@ _PACKED_BYTES = {"fp8": 1.0, "int8": 1.0, "int4": 0.5, "nvfp4": 0.5625, "turboqu
 _FP8_DS_MLA_BYTES = 656
 """`fp8_ds_mla`: 512 values of 8 bits, four scales of 32 bits, 64 values of 16 bits for RoPE."""
 
-
-def host_bytes(gpus: int) -> int:
-    """Bytes of the machine's own memory that an engine on so many GPUs is expected to need."""
-    return HOST_BYTES + gpus * HOST_RANK_BYTES
-
-
 LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.(\d+)\.")
 _EXPERT = re.compile(r"\.experts\.")
 _KEY_OR_VALUE = re.compile(r"\.(k_proj|v_proj)\.")

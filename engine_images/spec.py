@@ -8,17 +8,10 @@ part of the compile cache's key, and a delivery's versions share one spec but no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import (
-    Field,
-    GetJsonSchemaHandler,
-    JsonValue,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
-from pydantic_core import CoreSchema, InitErrorDetails
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError, WithJsonSchema, field_validator
+from pydantic_core import InitErrorDetails
 
 from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.arguments.image import Prebuilt, WeightsSpec
@@ -67,24 +60,7 @@ class SamplingSpec(SpecModel):
         return {hugging_face[name]: value for name, value in self.said.items()}
 
 
-def sampling_defaults(generation_config: Mapping[str, Any], spec: SamplingSpec) -> dict[str, float]:
-    """What the engine will use for requests that say nothing; the contract of the model version."""
-    own = {
-        ours: generation_config[theirs]
-        for theirs, ours in PARAMETERS.items()
-        if isinstance(generation_config.get(theirs), int | float)
-    }
-    return {name: float(value) for name, value in sorted({**own, **spec.said}.items())}
-
-
 _MAPPING = TypeAdapter(dict[str, JsonValue])
-
-
-class _ArgumentsSchema:
-    """Shows editors what is known of arguments."""
-
-    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return arguments_schema()
 
 
 class VllmSpec(SpecModel):
@@ -92,7 +68,7 @@ class VllmSpec(SpecModel):
 
     version: str
     """The one in the engine environment or in `engine.image`, exactly: another one answers and measures differently."""
-    args: Annotated[Mapping[str, ArgumentValue], _ArgumentsSchema()] = {}
+    args: Annotated[Mapping[str, ArgumentValue], WithJsonSchema(arguments_schema())] = {}
     """As on vLLM's command line, without the dashes: `max-model-len: 1024`; true and false are flags, a list is
     several values, a mapping is JSON."""
 

@@ -55,10 +55,6 @@ class HashedFile:
         self.size += len(content)
         return self._file.write(content)
 
-    def tell(self) -> int:
-        """How much was written."""
-        return self.size
-
     @property
     def digest(self) -> str:
         """Of everything so far."""
@@ -102,7 +98,7 @@ class OciLayout:
         Raises:
             BrokenImage: when it is not there, or not of its size.
         """
-        path = self.root / "blobs" / "sha256" / descriptor.digest.removeprefix("sha256:")
+        path = self._blob(descriptor)
         if not path.is_file():
             raise BrokenImage(f"{self.root} has no blob {descriptor.digest}", hint="build or pull it again")
         if path.stat().st_size != descriptor.size:
@@ -113,7 +109,10 @@ class OciLayout:
 
     def has(self, descriptor: Descriptor) -> bool:
         """Whether the blob is here; those of a base from a registry are not."""
-        return (self.root / "blobs" / "sha256" / descriptor.digest.removeprefix("sha256:")).exists()
+        return self._blob(descriptor).exists()
+
+    def _blob(self, descriptor: Descriptor) -> Path:
+        return self.root / "blobs" / "sha256" / descriptor.digest.removeprefix("sha256:")
 
     def pieces(self, descriptor: Descriptor) -> Iterator[bytes]:
         """A blob of any size, piece by piece; not proven.
@@ -257,12 +256,16 @@ def write_layer(
     Raises:
         DiskFull: when there is no room; no part of the layer is left.
     """
-    with layout.writing() as blob, tarfile.open(mode="w|", fileobj=_stream(blob), format=tarfile.PAX_FORMAT) as tar:
-        # Parents first.
-        for folder in sorted({str(parent) for path in files for parent in PurePosixPath(path).parents if parent.name}):
-            tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
-        for path in sorted(files):
-            _add(tar, path, files[path], mode=0o755 if path in executable else 0o644)
+    with layout.writing() as blob:
+        # All that a tar written as a stream needs of a file is `write`.
+        stream = cast("IO[bytes]", blob)
+        with tarfile.open(mode="w|", fileobj=stream, format=tarfile.PAX_FORMAT) as tar:
+            # Parents first.
+            parents = {parent for path in files for parent in PurePosixPath(path).parents if parent.name}
+            for folder in sorted(map(str, parents)):
+                tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o755))
+            for path in sorted(files):
+                _add(tar, path, files[path], mode=0o755 if path in executable else 0o644)
     return Descriptor(media_type=LAYER, digest=blob.digest, size=blob.size, annotations={TITLE: title})
 
 
@@ -282,8 +285,3 @@ def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(path.lstrip("/"))
     entry.type, entry.mode = kind, mode
     return entry
-
-
-def _stream(blob: HashedFile) -> IO[bytes]:
-    # All that a tar written as a stream needs of a file is `write`.
-    return cast("IO[bytes]", blob)

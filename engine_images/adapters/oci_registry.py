@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -44,53 +44,8 @@ REASONS = (
 )
 
 
-@contextmanager
-def registry_errors(reference: ImageReference, user: str | None, what: str) -> Iterator[None]:
-    """Turn errors of python-dxf and requests into ours.
-
-    Args:
-        reference: the repository that was asked.
-        user: whose credentials were at hand.
-        what: was asked for, such as `blob sha256:...`.
-
-    Raises:
-        BrokenImage: content is not what its digest says.
-        RegistryRefused: it answered and meant it.
-        RegistryUnavailable: it did not answer, or was not able to.
-    """
-    where = f"{reference.registry}/{reference.repository}"
-    login = f"run: docker login {reference.registry}"
-    try:
-        yield
-    except DXFAuthInsecureError:
-        raise RegistryRefused(
-            f"{reference.registry} wants credentials, which are not sent over plain http",
-            hint="use https; --insecure never sends a password",
-        ) from None
-    except DXFUnauthorizedError:
-        said = f"user `{user}` or the password is not accepted" if user else "credentials are wanted"
-        raise RegistryRefused(f"{where}: {said}", hint=login) from None
-    except DXFDigestMismatchError:
-        raise BrokenImage(
-            f"{where} gives something else for {what}: it was changed", hint="push or pull it again"
-        ) from None
-    except HTTPError as error:
-        raise _answered(error, where, what, login) from None
-    except RequestException as error:
-        reason = next((words for kind, words in REASONS if isinstance(error, kind)), type(error).__name__)
-        raise RegistryUnavailable(
-            f"{reference.registry} does not answer: {reason}",
-            hint="check the address, and that it can be reached from here",
-        ) from None
-
-
-def status_of(error: HTTPError) -> int:
-    """The HTTP status that the registry answered with."""
-    return error.response.status_code if error.response is not None else 0
-
-
 def _answered(error: HTTPError, where: str, what: str, login: str) -> RegistryRefused | RegistryUnavailable:
-    status = status_of(error)
+    status = error.response.status_code if error.response is not None else 0
     if status in AWAY:
         return RegistryUnavailable(
             f"{where} answers {status} for {what}{_reason(error.response)}",
@@ -286,7 +241,7 @@ class Repository:
             except (DXFMountFailed, DXFUnauthorizedError):
                 return False
             except HTTPError as error:
-                if status_of(error) in AWAY:
+                if error.response is not None and error.response.status_code in AWAY:
                     raise
                 return False
             return True
@@ -340,9 +295,40 @@ class Repository:
         elif known is not None:
             client.authenticate(known.username, known.password.get_secret_value(), response=response)
 
-    def _errors(self, what: str) -> AbstractContextManager[None]:
-        known = self._access.credentials
-        return registry_errors(self.reference, known.username if known else None, what)
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn errors of python-dxf and requests into ours; `what` was asked for, such as `blob sha256:...`.
+
+        Raises:
+            BrokenImage: content is not what its digest says.
+            RegistryRefused: it answered and meant it.
+            RegistryUnavailable: it did not answer, or was not able to.
+        """
+        reference, known = self.reference, self._access.credentials
+        where = f"{reference.registry}/{reference.repository}"
+        login = f"run: docker login {reference.registry}"
+        try:
+            yield
+        except DXFAuthInsecureError:
+            raise RegistryRefused(
+                f"{reference.registry} wants credentials, which are not sent over plain http",
+                hint="use https; --insecure never sends a password",
+            ) from None
+        except DXFUnauthorizedError:
+            said = f"user `{known.username}` or the password is not accepted" if known else "credentials are wanted"
+            raise RegistryRefused(f"{where}: {said}", hint=login) from None
+        except DXFDigestMismatchError:
+            raise BrokenImage(
+                f"{where} gives something else for {what}: it was changed", hint="push or pull it again"
+            ) from None
+        except HTTPError as error:
+            raise _answered(error, where, what, login) from None
+        except RequestException as error:
+            reason = next((words for kind, words in REASONS if isinstance(error, kind)), type(error).__name__)
+            raise RegistryUnavailable(
+                f"{reference.registry} does not answer: {reason}",
+                hint="check the address, and that it can be reached from here",
+            ) from None
 
 
 class _Client(DXF):

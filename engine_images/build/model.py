@@ -19,6 +19,9 @@ from engine_images.spec import EngineSettings
 from tidegate.core.model import Value
 from tidegate.core.text import aligned, in_bytes
 
+PROMPTS = Path(__file__).with_name("prompts.txt")
+"""Fifty; the same for every build, so that their figures can be compared."""
+
 
 class BuildRequest(Value):
     """What is to be built."""
@@ -164,11 +167,6 @@ def _digest(document: Mapping[str, object]) -> str:
     return hashlib.sha256(canonical(document)).hexdigest()
 
 
-def prompts() -> tuple[str, ...]:
-    """Fifty; the same for every build, so that their figures can be compared."""
-    return tuple(Path(__file__).with_name("prompts.txt").read_text(encoding="utf-8").splitlines())
-
-
 def build_request(
     model: ModelContract,
     folder: Path,
@@ -194,7 +192,7 @@ def build_request(
         environment=environment,
         entrypoint=entrypoint_digest(),
         compiled=asked.mode is not CompileMode.NONE,
-        prompts=prompts(),
+        prompts=tuple(PROMPTS.read_text(encoding="utf-8").splitlines()),
         tolerance=asked.tolerance,
         floor=settings.floor,
         original=original,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from engine_images.accelerators import Accelerator
 from engine_images.arguments.serving import Serving
@@ -17,10 +17,9 @@ from engine_images.checks.files import (
     file_obstacles,
 )
 from engine_images.checks.memory import room_obstacles
-from engine_images.errors import CannotBeServed
-from engine_images.memory import Footprint, footprint, host_bytes
+from engine_images.memory import HOST_BYTES, HOST_RANK_BYTES, Footprint, footprint
 from engine_images.shape import longest_input, shape_of
-from engine_images.spec import EngineSettings, sampling_defaults
+from engine_images.spec import PARAMETERS, EngineSettings
 
 ASSUMED_LENGTH = 2048
 """What vLLM takes for a model whose configuration names no length."""
@@ -54,24 +53,16 @@ def footprint_of(files: VersionFiles, settings: EngineSettings) -> Footprint:
 def process_bytes(files: VersionFiles, settings: EngineSettings) -> int:
     """What a process needs of the machine's own memory, where a CPU has its weights and its KV cache too."""
     if settings.accelerator is not Accelerator.CPU:
-        return host_bytes(settings.accelerator_count)
+        return HOST_BYTES + settings.accelerator_count * HOST_RANK_BYTES
     # A build starts it without quantization too.
     return footprint_of(files, settings.unquantized or settings).needed
 
 
-def require_servable(found: Sequence[Obstacle], version: str) -> None:
-    """Return when there are no obstacles.
-
-    Raises:
-        CannotBeServed: one line for each.
-    """
-    if found:
-        raise CannotBeServed("\n".join(f"{version}: {obstacle}" for obstacle in found))
-
-
 def sampling_of(files: VersionFiles, settings: EngineSettings) -> Mapping[str, float]:
     """What is used for requests that say nothing: the version's own defaults, changed by the spec's."""
-    return sampling_defaults(files.document(GENERATION_FILE), settings.sampling)
+    config = files.document(GENERATION_FILE)
+    own = {ours: config[theirs] for theirs, ours in PARAMETERS.items() if isinstance(config.get(theirs), int | float)}
+    return {name: float(value) for name, value in sorted({**own, **settings.sampling.said}.items())}
 
 
 def _measure(
