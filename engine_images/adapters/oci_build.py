@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from platform import machine
 from types import MappingProxyType
@@ -206,21 +205,20 @@ def copy_base(base: Base, layout: OciLayout) -> None:
         return
     source = OciLayout(base.layout)
     for descriptor in base.layers:
-        _link(source.path(descriptor), layout, descriptor)
-
-
-def _link(blob: Path, layout: OciLayout, descriptor: Descriptor) -> None:
-    target = layout.root / "blobs" / "sha256" / blob.name
-    if target.exists():
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError):
-        os.link(blob, target)
-        return
-    with layout.writing() as copy, blob.open("rb") as file:
-        shutil.copyfileobj(file, copy, 1 << 20)
-        if copy.digest != descriptor.digest:
-            raise BrokenImage(f"{blob} is not what its name says: it was changed", hint="build it again")
+        blob = source.path(descriptor)
+        target = layout.root / "blobs" / "sha256" / blob.name
+        if target.exists():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(blob, target)
+        except OSError:
+            with layout.writing() as copy, blob.open("rb") as file:
+                shutil.copyfileobj(file, copy, 1 << 20)
+                if copy.digest != descriptor.digest:
+                    raise BrokenImage(
+                        f"{blob} is not what its name says: it was changed", hint="build it again"
+                    ) from None
 
 
 def require_base_for(base: Base, environment: EngineEnvironment, tell: Callable[[str], None]) -> None:

@@ -146,7 +146,8 @@ class _Push:
     def _bring(self, blob: Descriptor, title: str) -> TransferKind:
         if self.repository.has(blob.digest):
             return TransferKind.THERE
-        if title == BASE_LAYER and self._mount(blob):
+        near = self.base is not None and self.base.registry == self.repository.reference.registry
+        if title == BASE_LAYER and self.base and near and self.repository.mount(self.base.repository, blob.digest):
             return TransferKind.MOUNTED
         if self.layout.has(blob):
             self.repository.send(
@@ -163,11 +164,6 @@ class _Push:
                 Body(blob, partial(source.blob, blob), self._sending(blob, title, TransferKind.COPIED))
             )
         return TransferKind.COPIED
-
-    def _mount(self, blob: Descriptor) -> bool:
-        if self.base is None or self.base.registry != self.repository.reference.registry:
-            return False
-        return self.repository.mount(self.base.repository, blob.digest)
 
     def _sending(self, blob: Descriptor, title: str, how: TransferKind) -> Callable[[int], None]:
         told, step = 0, max(REPORT_BYTES, blob.size // 10)

@@ -15,7 +15,7 @@ from engine_images.checks.files import (
     VersionFiles,
 )
 from engine_images.manifest import MODEL_FOLDER
-from engine_images.shape import JsonObject, ModelShape, longest_input, text_config
+from engine_images.shape import ModelShape, longest_input, text_config
 
 
 def configuration_obstacles(files: VersionFiles, shape: ModelShape, wanted: Serving) -> Iterator[Obstacle]:
@@ -49,17 +49,13 @@ def _sizes(files: VersionFiles, shape: ModelShape) -> Iterator[Obstacle]:
         yield Obstacle(where=TOKENIZER_FILE, found=found, expected="the tokenizer that the model was trained with")
 
 
-def _quantization_of(config: JsonObject) -> str | None:
-    """The method by which the version's weights are quantized, as vLLM names it."""
-    for part in (config, text_config(config)):
+def _quantization(files: VersionFiles, wanted: Serving) -> Iterator[Obstacle]:
+    """The method by which the version's weights are quantized, as vLLM names it, against the one that is asked for."""
+    config, asked, method = files.document(CONFIG_FILE), wanted.quantization, None
+    for part in (text_config(config), config):
         said = part.get("quantization_config") or part.get("compression_config")
         if isinstance(said, dict):
-            return str(said.get("quant_method", "")).lower().replace("compressed_tensors", "compressed-tensors")
-    return None
-
-
-def _quantization(files: VersionFiles, wanted: Serving) -> Iterator[Obstacle]:
-    method, asked = _quantization_of(files.document(CONFIG_FILE)), wanted.quantization
+            method = str(said.get("quant_method", "")).lower().replace("compressed_tensors", "compressed-tensors")
     if asked in ONLINE and method not in (None, asked):
         found = f"{asked} for weights that are stored as {method}"
         yield Obstacle(where=f"{ARGS}.quantization", found=found, expected="nothing: the version says it itself")

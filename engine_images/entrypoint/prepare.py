@@ -214,7 +214,16 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
         engine=engine,
         command=command,
         environment=environment,
-        status=_status(settings, engine, differing),
+        status={
+            "engine": engine.digest,
+            "model": {"name": engine.model, "version": engine.version, "digest": engine.model_digest},
+            "signature": "verified" if settings.public_key else "not asked for",
+            "compile_key": {
+                "compiled": bool(engine.factors),
+                "policy": settings.key_policy,
+                "differences": differing,
+            },
+        },
         cache=written,
         compiled_files=compiled_files(written) if written else 0,
     )
@@ -313,16 +322,3 @@ def without(names: Container[str], arguments: Iterable[str]) -> Iterator[str]:
             dropping = part.partition("=")[0] in names
         if not dropping:
             yield part
-
-
-def _status(settings: Settings, engine: ServedEngine, differing: list[str]) -> dict[str, object]:
-    return {
-        "engine": engine.digest,
-        "model": {"name": engine.model, "version": engine.version, "digest": engine.model_digest},
-        "signature": "verified" if settings.public_key else "not asked for",
-        "compile_key": {
-            "compiled": bool(engine.factors),
-            "policy": settings.key_policy,
-            "differences": differing,
-        },
-    }

@@ -282,17 +282,12 @@ class Supervisor:
                 )
                 self._known = message
                 self._ready.set()
-            elif event == "drained":
-                self._note_drained(message)
-
-    def _note_drained(self, message: dict[str, Any]) -> None:
-        if self._drained.is_set():
-            return
-        self._cut = bool(message["cut"] or message["stuck"])
-        tell = self._journal.warning if self._cut else self._journal.info
-        tell("drained", **message)
-        self._run.write_state(runtime_directory.CUT if self._cut else runtime_directory.DRAINED)
-        self._drained.set()
+            elif event == "drained" and not self._drained.is_set():
+                self._cut = bool(message["cut"] or message["stuck"])
+                tell = self._journal.warning if self._cut else self._journal.info
+                tell("drained", **message)
+                self._run.write_state(runtime_directory.CUT if self._cut else runtime_directory.DRAINED)
+                self._drained.set()
 
     async def _watch_spot(self) -> None:
         """Drain as soon as the cloud announces that it takes the machine; SIGTERM follows, or the end."""

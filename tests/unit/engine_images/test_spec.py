@@ -5,7 +5,6 @@ import json
 import pytest
 
 from engine_images.accelerators import Accelerator
-from engine_images.arguments.validation import RESERVED
 from engine_images.choices import CompileMode
 from engine_images.spec import EngineSettings
 from tidegate.core.spec import SpecError, parse_spec
@@ -34,11 +33,6 @@ def test_arguments_keep_the_type_that_the_file_gave_them() -> None:
     args = parse(json.dumps({"vllm": {"version": "0.32.0", "args": wanted}})).vllm.args
     assert args == wanted
     assert args["enable-log-requests"] is True
-
-
-@pytest.mark.parametrize("argument", [argument for arguments in RESERVED.values() for argument in arguments])
-def test_an_argument_that_follows_from_something_else_is_refused(argument: str) -> None:
-    assert "that tidegate does not set itself" in problem(f"vllm: {{version: 0.32.0, args: {{{argument}: 1}}}}")
 
 
 def test_a_refusal_names_the_line_and_the_argument_and_says_why() -> None:
