@@ -84,7 +84,7 @@ def machine_factors(environment: Mapping[str, str], *, on_cpu: bool) -> dict[str
         "python": platform.python_version(),
         # The include paths are part of the name of each compiled kernel.
         "environment_path": sys.prefix,
-        "compiler": _first_line([environment.get("CXX", "g++"), "--version"]),
+        "compiler": next(iter(_output([environment.get("CXX", "g++"), "--version"]).splitlines()), NOTHING),
     }
     found |= {"cpu": _cpu()} if on_cpu else {"gpu": _gpu("name"), "driver": _gpu("driver_version"), "cuda": _cuda()}
     neutral = neutral_variables()
@@ -156,7 +156,7 @@ def _cpu() -> str:
 
 def _gpu(what: str) -> str:
     """One fact of the GPUs that vLLM sees: their names, their driver."""
-    # Not `_first_line`: a machine may have several, of several kinds.
+    # A machine may have several, of several kinds.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     command = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader", *(["-i", visible] if visible else [])]
     return ", ".join(sorted(set(_output(command).splitlines()))) or NOTHING
@@ -177,10 +177,6 @@ def _digest_of(file: Path) -> str:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError:
         return NOTHING
-
-
-def _first_line(command: Sequence[str]) -> str:
-    return next(iter(_output(command).splitlines()), NOTHING)
 
 
 def _output(command: Sequence[str]) -> str:

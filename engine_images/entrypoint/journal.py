@@ -60,9 +60,6 @@ class Died(Exit):
     code = 7
 
 
-Field = object
-
-
 class EventLog:
     """Writes events to stderr, as JSON or to be read by a person at a terminal."""
 
@@ -70,16 +67,16 @@ class EventLog:
         self._stream = sys.stderr
         self._as_json = as_json
 
-    def info(self, event: str, **fields: Field) -> None:
+    def info(self, event: str, **fields: object) -> None:
         self._write("info", event, fields)
 
-    def warning(self, event: str, **fields: Field) -> None:
+    def warning(self, event: str, **fields: object) -> None:
         self._write("warning", event, fields)
 
-    def error(self, event: str, **fields: Field) -> None:
+    def error(self, event: str, **fields: object) -> None:
         self._write("error", event, fields)
 
-    def _write(self, level: str, event: str, fields: dict[str, Field]) -> None:
+    def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
         time = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")  # noqa: UP017 (3.10)
         if self._as_json:
             line = json.dumps({"time": time, "level": level, "event": event, **fields}, default=str)

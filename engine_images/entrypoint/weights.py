@@ -158,15 +158,6 @@ class Source:
                 raise IncompleteRead(b"", response.length)
 
 
-def fetch_first(sources: Sequence[Source], path: str, target: Path) -> None:
-    """As `fetch` of the first that has the file: a version's tokenizer may lie next to its weights."""
-    for source in sources[:-1]:
-        with suppress(FileAbsent):
-            source.fetch(path, target)
-            return
-    sources[-1].fetch(path, target)
-
-
 def ensure(cache: Path, digest: str, files: Mapping[str, str], sources: Sequence[Source], journal: EventLog) -> Path:
     """The folder below `cache` with exactly these files, fetched when it is not there yet.
 
@@ -206,7 +197,11 @@ def _names(sources: Sequence[Source]) -> str:
 
 
 def _fetch_all(partial: Path, files: Mapping[str, str], sources: Sequence[Source]) -> None:
-    _forget_other_models(partial, files)
+    partial.mkdir(parents=True, exist_ok=True)
+    wanted = {partial / path for path in files} | {partial / f"{path}.{PARTIAL}" for path in files}
+    # An earlier attempt may have left more there than what is to be continued.
+    for file in [file for file in partial.rglob("*") if file.is_file() and file not in wanted]:
+        file.unlink()
 
     def fetch(path: str) -> None:
         target = partial / path
@@ -214,7 +209,13 @@ def _fetch_all(partial: Path, files: Mapping[str, str], sources: Sequence[Source
         arriving = target.with_name(f"{target.name}.{PARTIAL}")
         if target.exists():
             return
-        fetch_first(sources, path, arriving)
+        # The first that has the file gives it: a version's tokenizer may lie next to its weights.
+        for source in sources[:-1]:
+            with suppress(FileAbsent):
+                source.fetch(path, arriving)
+                break
+        else:
+            sources[-1].fetch(path, arriving)
         if digest_of(arriving) != files[path]:
             arriving.unlink()
             raise NotAsBuilt(f"{path} from {_names(sources)} was changed: its SHA-256 is not {files[path]}")
@@ -224,14 +225,6 @@ def _fetch_all(partial: Path, files: Mapping[str, str], sources: Sequence[Source
 
     with ThreadPoolExecutor(TOGETHER) as pool:
         list(pool.map(fetch, files))
-
-
-def _forget_other_models(partial: Path, files: Mapping[str, str]) -> None:
-    """Remove what an earlier attempt left there for other reasons than to be continued."""
-    partial.mkdir(parents=True, exist_ok=True)
-    wanted = {partial / path for path in files} | {partial / f"{path}.{PARTIAL}" for path in files}
-    for file in [file for file in partial.rglob("*") if file.is_file() and file not in wanted]:
-        file.unlink()
 
 
 @contextmanager
