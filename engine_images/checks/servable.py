@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from engine_images.accelerators import Accelerator
 from engine_images.arguments.serving import Serving
@@ -17,6 +17,7 @@ from engine_images.checks.files import (
     file_obstacles,
 )
 from engine_images.checks.memory import room_obstacles
+from engine_images.errors import CannotBeServed
 from engine_images.memory import HOST_BYTES, HOST_RANK_BYTES, Footprint, footprint
 from engine_images.shape import longest_input, shape_of
 from engine_images.spec import PARAMETERS, EngineSettings
@@ -56,6 +57,16 @@ def process_bytes(files: VersionFiles, settings: EngineSettings) -> int:
         return HOST_BYTES + settings.accelerator_count * HOST_RANK_BYTES
     # A build starts it without quantization too.
     return footprint_of(files, settings.unquantized or settings).needed
+
+
+def require_servable(found: Sequence[Obstacle], version: str) -> None:
+    """Return when there are no obstacles.
+
+    Raises:
+        CannotBeServed: one line for each.
+    """
+    if found:
+        raise CannotBeServed("\n".join(f"{version}: {obstacle}" for obstacle in found))
 
 
 def sampling_of(files: VersionFiles, settings: EngineSettings) -> Mapping[str, float]:

@@ -13,8 +13,7 @@ from engine_images.adapters.builder import Builder
 from engine_images.adapters.model_version import read_version
 from engine_images.build.engine_root import PORT, READY_PATH, serve, sweep
 from engine_images.build.model import BuildRequest, BuiltEngine, build_request
-from engine_images.checks.servable import problems_of, process_bytes, sampling_of
-from engine_images.errors import CannotBeServed
+from engine_images.checks.servable import problems_of, process_bytes, require_servable, sampling_of
 from engine_images.manifest import ModelContract
 from engine_images.model import EngineEnvironment, LaunchCommand
 from engine_images.spec import EngineSettings
@@ -150,8 +149,7 @@ class LocalEngines:
     def _order(self, version: ModelVersion, source: str) -> BuildRequest:
         folder = self.folder(version)
         files = read_version(folder)
-        if found := problems_of(files, self.settings):
-            raise CannotBeServed("\n".join(f"{version.uri}: {obstacle}" for obstacle in found))
+        require_servable(problems_of(files, self.settings), version.uri)
         contract = ModelContract(
             name=version.name,
             version=version.version,
