@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from jsonpointer import resolve_pointer
@@ -34,6 +35,8 @@ class RoutePlace(Place):
     reference: RouteReference
     urls: Mapping[str, str] = {}
     """Where engines of each peer answer, whatever the weights."""
+    keep_seconds: float | None = None
+    """How long a peer without users keeps its engines; None until it gets the next version."""
 
     @property
     def by_reference(self) -> bool:
@@ -53,6 +56,8 @@ class PeerNotes(Value):
     """Percent of users on the peer that is on trial."""
     mirror: int = 0
     """Percent of requests copied to it."""
+    emptied: datetime | None = None
+    """When the peer without users lost them; None once its engines are gone too."""
 
     def on(self, route: Json, *, without: str = "") -> Json:
         """The route with this, and without that annotation."""
@@ -165,6 +170,17 @@ class PeersSnapshot(RegionView):
             weight=self.weight,
             mirror=self.mirror,
         )
+
+    def unused(self, now: datetime) -> str:
+        """The peer whose engines tidegate started and has no use for any more; empty for none.
+
+        Without a ready engine of the stable those of the other are the only ones left to go back to.
+        """
+        kept, since = self.place.keep_seconds, self.notes.emptied
+        if kept is None or since is None or (now - since).total_seconds() < kept:
+            return ""
+        needed = self.notes.stable or self.weight or self.problems[self.stable]
+        return self.other if self.place.reference.peers[self.other].workload and not needed else ""
 
     @property
     def reading(self) -> RegionReading:

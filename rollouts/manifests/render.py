@@ -105,6 +105,7 @@ def beside(name: str, fleet: TheirsFleetSpec, region: str, image: str) -> tuple[
     if isinstance(fleet, RouteFleetSpec):
         rights = route_rights(name, fleet.reference)
         said["reference"] = fleet.reference.model_dump(mode="json", exclude_defaults=True)
+        said |= {"keep_seconds": fleet.keep.total_seconds()} if fleet.keep else {}
     else:
         assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
         theirs, route = fleet.rollout, fleet.route_kind

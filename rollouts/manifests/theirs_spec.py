@@ -21,7 +21,7 @@ from rollouts.model import Engine
 from tidegate.core.access import Url
 from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.units import Duration
+from tidegate.core.units import Duration, format_duration
 
 PLACES = ("{image}", "{version}", "{digest}")
 """What a field may be made of: the engine's image, the number of the model version, the digest of its files."""
@@ -235,6 +235,9 @@ class RouteFleetSpec(RouteReference, TheirsFleetSpec):
     kind: Literal["route"]
     label: str = Field(default="service", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Of series in Prometheus: it tells engines of the two peers apart."""
+    keep: Duration | None = Field(default=None, gt=timedelta(0))
+    """How long a peer that lost its users keeps its engines, until the guard scales its workload down; without it they
+    stay until it gets the next version."""
     regions: Mapping[ObjectName, RouteRegion] = Field(min_length=1)
 
     @property
@@ -270,6 +273,9 @@ class RouteFleetSpec(RouteReference, TheirsFleetSpec):
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         yield from super().conflicts_with(context)
+        yield from self.gone_too_soon(("keep",), self.keep, context)
+        if self.keep and not any(each.workload for each in self.peers.values()):
+            yield SpecConflict(("keep",), format_duration(self.keep), "a peer with a workload")
         for name, peer in self.peers.items():
             if peer.workload:
                 where = ("peers", name, "workload", "set")

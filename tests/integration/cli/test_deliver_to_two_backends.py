@@ -40,7 +40,7 @@ def region(
         place = spec["fleet"]["regions"][REGION]
         urls = {"blue": place.pop("stable_url"), "green": place.pop("canary_url")}
         peers = {each: peer(each, pools=False, workload=True) for each in urls}
-        fleet = {"kind": "route", "namespace": NAMESPACE, "route": "chat", "peers": peers}
+        fleet = {"kind": "route", "namespace": NAMESPACE, "route": "chat", "peers": peers, "keep": "2h"}
         spec["fleet"] = {**fleet, "regions": {REGION: {**place, "urls": urls}}}
         registered.write_text(yaml.safe_dump(spec))
         yield servers.do(lambda: TwoBackends(cluster))
@@ -49,8 +49,8 @@ def region(
 @pytest.mark.slow(reason="a process for each command")
 def test_a_delivery_to_two_backends_and_back(tidegate: Tidegate, region: TwoBackends) -> None:
     planned = tidegate("plan", "delivery.yaml")
-    told = ("no region has a guard", "from then on none goes back to that")
-    assert (planned.code, *(each in planned.out for each in told)) == (0, True, True), planned
+    told = ("no region has a guard", "without a guard `fleet.keep` does nothing", "from then on none goes back to that")
+    assert (planned.code, *(each in planned.out for each in told)) == (0, True, True, True), planned
     said = tidegate("deliver", "delivery.yaml", "--output", "json")
     assert (said.code, said.json["ending"], region.weights[0]) == (0, "delivered", (0, 100)), said.err
     lines = tidegate("status", "delivery.yaml").out.splitlines()

@@ -320,6 +320,8 @@ def test_engines_of_others_count_at_the_times_that_they_have() -> None:
         ("series: chat-green", "series: chat-blue", "fleet.peers.green.series: found that of blue"),
         ("context: us", "context: eu", "fleet.regions.us-east-1.context: found the cluster of eu-west-1"),
         ("  route: chat\n", "  route: chat\n  traffic: istio\n", "fleet.traffic: found istio"),
+        ("  route: chat\n", "  route: chat\n  keep: 10h\n", "fleet.keep: found 10h; expected a peer with a workload"),
+        ("  route: chat\n", "  route: chat\n  keep: 30m\n", "fleet.keep: found 30m: gone before the bake ends"),
         (
             "{context: ap, <<: *at}",
             "{context: ap, <<: *at, urls: {blue: https://b.example}}",
