@@ -21,6 +21,7 @@ from rollouts.cluster.peers import (
     RoutePlace,
     answers,
     changes,
+    doubts,
     field_of,
     misfits,
     undone,
@@ -39,6 +40,7 @@ from rollouts.manifests.theirs_spec import BackendKind, PeerSpec, WorkloadSpec
 from rollouts.model import NOT_OURS_TO_START, Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
+from tidegate.core.process import note
 
 POLL_SECONDS = 1.0
 ANSWERS_WITHIN = 30.0
@@ -76,6 +78,8 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         snapshot = await self._retries.run(self.look)
         refuse_misfits(self.region, misfits(snapshot))
+        for doubt in doubts(snapshot.route):
+            note(f"{self.region}: {doubt}")
         return snapshot.foreign_objects
 
     async def deploy(self, engine: Engine) -> RegionState:

@@ -32,6 +32,7 @@ from rollouts.manifests.theirs_spec import RouteReference
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
+from tidegate.core.process import notes_to
 from tidegate.testing import versions
 
 NAME, NAMESPACE = "support-llm", "support"
@@ -147,6 +148,25 @@ async def test_what_a_gateway_refuses_is_taken_back_and_refused_before_the_first
         await region.open().foreign_objects()
     with pytest.raises(Unfit, match="is not supported"):
         await region.open().deploy(TWO)
+
+
+@pytest.mark.parametrize(
+    ("pools", "controller", "told"),
+    [
+        (True, "volcano.sh/kthena-router", "gateway gate (volcano.sh/kthena-router): before kthena#1471"),
+        (False, "volcano.sh/kthena-router", ""),
+        (True, "istio.io/gateway-controller", ""),
+    ],
+)
+async def test_a_gateway_that_takes_pools_and_is_known_not_to_heed_weights_is_told(
+    pools: bool, controller: str, told: str
+) -> None:
+    region, lines = RouteRegion(pools=pools), list[str]()
+    region.controller = controller
+    await region.time.sleep(10)
+    with notes_to(lines.append):
+        assert await region.fleet.foreign_objects() == ()
+    assert bool(told) == bool(lines) and all(told in line for line in lines)
 
 
 async def test_what_does_not_start_is_put_back_and_no_user_met_it() -> None:
