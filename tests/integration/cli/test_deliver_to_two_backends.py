@@ -9,7 +9,7 @@ import pytest
 import yaml
 from fakes.clock import RealTime
 from fakes.clusters.region import NAMESPACE
-from fakes.clusters.served import delivery_to, mark_images, write_golden_set
+from fakes.clusters.served import behind, delivery_to, mark_images, write_golden_set
 from fakes.clusters.two_backends import TwoBackends, peer
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
@@ -31,17 +31,18 @@ def region(
     write_golden_set(tmp_path)
     mark_images(MlflowRegistry(embedded_uri(state)), name)
     cluster = FakeCluster(REGION, namespace=NAMESPACE, time=RealTime(speed=20))
+    api = Api(cluster)
     with (
         engines(tmp_path / "champion" / "model") as engine,
-        serving({REGION: Api(cluster)}, tmp_path, namespace=NAMESPACE) as servers,
+        serving({REGION: api}, tmp_path, namespace=NAMESPACE) as servers,
     ):
         monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
         spec = delivery_to([[REGION]], name=name, engine=engine.url)
         place = spec["fleet"]["regions"][REGION]
-        urls = {"blue": place.pop("stable_url"), "green": place.pop("canary_url")}
-        peers = {each: peer(each, pools=False, workload=True) for each in urls}
+        behind(api, {"llm-blue": place.pop("stable_url"), "llm-green": place.pop("canary_url")})
+        peers = {each: peer(each, pools=False, workload=True) for each in ("blue", "green")}
         fleet = {"kind": "route", "namespace": NAMESPACE, "route": "chat", "peers": peers, "keep": "2h"}
-        spec["fleet"] = {**fleet, "regions": {REGION: {**place, "urls": urls}}}
+        spec["fleet"] = {**fleet, "regions": {REGION: place}}
         registered.write_text(yaml.safe_dump(spec))
         yield servers.do(lambda: TwoBackends(cluster))
 
