@@ -70,3 +70,4 @@ def test_what_is_rendered_is_the_role_and_the_guard(tidegate: Tidegate, region: 
     (role,) = (each["rules"] for each in rendered if each["kind"] == "Role")
     written = {(rule["resources"][0], *rule.get("resourceNames", ())) for rule in role if "patch" in rule["verbs"]}
     assert written == {("httproutes", "chat"), ("deployments", "llm-blue"), ("deployments", "llm-green")}
+    assert [rule["verbs"] for rule in role if rule["resources"] == ["services/proxy"]] == [["get", "create"]]
