@@ -34,7 +34,7 @@ TODO_ENTRY, TODO_PROMETHEUS = "https://TODO.example", "http://prometheus-operate
 _TAG = re.compile(r":v?(\d+\.\d+\.\d+)[^/@]*(?:@.*)?$")
 
 TEMPLATE = """\
-# Deliveries to {whose} of others: tidegate changes the fields under `set`, moves {moved}, and adds nothing.
+# Deliveries to {whose} of others: tidegate changes the fields under `set`, moves steps or weights, and adds nothing.
 apiVersion: tidegate/v1
 kind: Delivery
 metadata: {{name: {name}}}
@@ -109,20 +109,10 @@ async def drafted(
         },
     }
     weights = [point.weight for point in pause_points(Rollout(found).steps) if 0 < point.weight < 100]
-    return _spec(
-        fleet,
-        name or rollout,
-        context,
-        _entry(live),
-        prometheus,
-        image=str(serving.get("image") or ""),
-        by_argument=bool(by_argument),
-        weights=weights,
-        whose=f"Rollout {rollout}",
-        moved="its steps",
-        weights_from="the steps of the Rollout that wait" if weights else "TODO: none of its steps waits for a gate",
-        fleet_note="",
-    )
+    weights_from = "the steps of the Rollout that wait" if weights else "TODO: none of its steps waits for a gate"
+    place = {"entry": _entry(live) or TODO_ENTRY, "prometheus": prometheus or TODO_PROMETHEUS}
+    said = {"name": name or rollout, "whose": f"Rollout {rollout}", "weights_from": weights_from, "fleet_note": ""}
+    return _spec(fleet, context, place, serving, weights=weights, **said)
 
 
 async def drafted_from_route(
@@ -156,19 +146,12 @@ async def drafted_from_route(
             serving = _container(workload, container)
             peers[backend]["workload"] = {"name": workload["metadata"]["name"], "set": dict(_fields(workload, serving))}
     todo = "# TODO: `label`, and `series` of each peer, by which Prometheus tells their engines apart.\n"
-    known = {"kind": "route", "namespace": cluster.namespace, "route": route}
-    return _spec(
-        {**known, "label": re.sub(r"\W", "_", label or "service"), "peers": peers},
-        name or route,
-        context,
-        _entry(found) or await _gateway(cluster, found),
-        image=str(serving.get("image") or ""),
-        by_argument=bool(dict(_by_version(serving))),
-        whose=f"two backends of HTTPRoute {route}",
-        moved="their weights",
-        weights_from="percent of users",
-        fleet_note="" if label else todo,
-    )
+    said = {"name": name or route, "whose": f"two backends of HTTPRoute {route}", "weights_from": "percent of users"}
+    fleet = {"kind": "route", "namespace": cluster.namespace, "route": route}
+    fleet |= {"label": re.sub(r"\W", "_", label or "service"), "peers": peers}
+    entry = _entry(found) or await _gateway(cluster, found) or TODO_ENTRY
+    place = {"entry": entry, "prometheus": TODO_PROMETHEUS}
+    return _spec(fleet, context, place, serving, fleet_note="" if label else todo, **said)
 
 
 async def _pods_of(cluster: KubeClient, ref: Json) -> tuple[Mapping[str, str], Json | None]:
@@ -181,32 +164,19 @@ async def _pods_of(cluster: KubeClient, ref: Json) -> tuple[Mapping[str, str], J
     return found[0] if len(found) == 1 else (wanted, None)
 
 
-def _spec(
-    fleet: Json,
-    name: str,
-    context: str,
-    entry: str,
-    prometheus: str = "",
-    *,
-    image: str,
-    by_argument: bool,
-    weights: Sequence[int] = (),
-    **words: str,
-) -> str:
-    if not re.fullmatch(NAME, name):
-        raise UsageError(f"--name: found {name!r}; expected lower case letters, digits and dashes")
-    region, tag = re.sub(r"[^a-z0-9]+", "-", context.lower()).strip("-") or "main", _TAG.search(image)
-    place = {"context": context} if context else {}
-    place |= {"entry": entry or TODO_ENTRY, "prometheus": prometheus or TODO_PROMETHEUS}
+def _spec(fleet: Json, context: str, place: Json, serving: Json, *, weights: Sequence[int] = (), **said: str) -> str:
+    if not re.fullmatch(NAME, said["name"]):
+        raise UsageError(f"--name: found {said['name']!r}; expected lower case letters, digits and dashes")
+    region, image = re.sub(r"[^a-z0-9]+", "-", context.lower()).strip("-") or "main", str(serving.get("image") or "")
+    tag, regions = _TAG.search(image), {region: ({"context": context} if context else {}) | place}
     return TEMPLATE.format(
-        name=name,
-        engine=ONE_IMAGE.format(image=image) if by_argument else AN_IMAGE_EACH,
+        engine=ONE_IMAGE.format(image=image) if any(_by_version(serving)) else AN_IMAGE_EACH,
         vllm=tag[1] if tag else "0.32.0",
         vllm_from=f"the tag of {image}" if tag else "TODO: the version of vLLM in the image",
         weights=list(weights) or [5, 25, 50],
         region=region,
-        fleet="".join(f"  {line}\n" for line in yaml_text({**fleet, "regions": {region: place}}).splitlines()),
-        **words,
+        fleet="".join(f"  {line}\n" for line in yaml_text({**fleet, "regions": regions}).splitlines()),
+        **said,
     )
 
 
