@@ -146,12 +146,16 @@ async def drafted_from_route(
             serving = _container(workload, container)
             peers[backend]["workload"] = {"name": workload["metadata"]["name"], "set": dict(_fields(workload, serving))}
     todo = "# TODO: `label`, and `series` of each peer, by which Prometheus tells their engines apart.\n"
-    said = {"name": name or route, "whose": f"two backends of HTTPRoute {route}", "weights_from": "percent of users"}
-    fleet = {"kind": "route", "namespace": cluster.namespace, "route": route}
+    words: dict[str, str] = {
+        "name": name or route,
+        "whose": f"two backends of HTTPRoute {route}",
+        "weights_from": "percent of users",
+    }
+    fleet: dict[str, Any] = {"kind": "route", "namespace": cluster.namespace, "route": route}
     fleet |= {"label": re.sub(r"\W", "_", label or "service"), "peers": peers}
     entry = _entry(found) or await _gateway(cluster, found) or TODO_ENTRY
     place = {"entry": entry, "prometheus": TODO_PROMETHEUS}
-    return _spec(fleet, context, place, serving, fleet_note="" if label else todo, **said)
+    return _spec(fleet, context, place, serving, fleet_note="" if label else todo, **words)
 
 
 async def _pods_of(cluster: KubeClient, ref: Json) -> tuple[Mapping[str, str], Json | None]:
