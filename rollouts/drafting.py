@@ -146,7 +146,7 @@ async def drafted_from_route(
             serving = _container(workload, container)
             peers[backend]["workload"] = {"name": workload["metadata"]["name"], "set": dict(_fields(workload, serving))}
     todo = "# TODO: `label`, and `series` of each peer, by which Prometheus tells their engines apart.\n"
-    words: dict[str, str] = {
+    words: dict[str, Any] = {
         "name": name or route,
         "whose": f"two backends of HTTPRoute {route}",
         "weights_from": "percent of users",
