@@ -181,7 +181,7 @@ TOLD = {
 @pytest.mark.parametrize("engine", PAGES)
 def test_a_page_of_metrics_is_read_as_its_engine_means_it(engine: str) -> None:
     samples = [each for family in text_string_to_metric_families(PAGES[engine]) for each in family.samples]
-    names = names_of(engine.split()[0], arms={**ARMS, "label": "track"})
+    names = names_of(engine.split(maxsplit=1)[0], arms={**ARMS, "label": "track"})
     told = TOLD[engine].split()
     found = batch(names, *(counted(each.name, 0, 0, each.value, **each.labels) for each in samples))
     (pod,) = found.arms
