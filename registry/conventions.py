@@ -47,7 +47,7 @@ OWNER_PREFIX = "tidegate.owner."
 """Parameters, which MLflow lets nobody set again: the same of those who carried it on, one after the other; the last
 one does."""
 STATE = "tidegate.state"
-"""`opening`, `running`, or the outcome once there is one."""
+"""`running`, or the outcome once there is one."""
 LAST_STEP = "tidegate.last_step"
 NOT_ENDED = "RUNNING"
 """MLflow's status of a run that nobody has ended."""
