@@ -6,7 +6,6 @@ Each call runs in a thread of its own and ends in time: MLflow's own settings li
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from functools import cached_property, lru_cache, wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from registry import mlflow_client as by  # first: it says how MLflow is to be loaded
 
@@ -41,9 +40,8 @@ PAUSE_SECONDS = 1.0
 """Before a call is repeated for the first time; twice as long before each of the next."""
 MOST_FILES = 10_000
 """Of a version or a delivery, its folders included."""
-_AZURE = ("azure.storage.blob", "azure.identity")
 PACKAGES = {
-    "s3": ("boto3",), "gs": ("google.cloud.storage",), "wasb": _AZURE, "wasbs": _AZURE, "abfs": _AZURE, "abfss": _AZURE,
+    "s3": ("boto3",), "gs": ("google.cloud.storage",), "wasbs": ("azure.storage.blob", "azure.identity"),
 }  # fmt: skip
 """By which an object store is asked, by the scheme of its addresses; an extra of tidegate brings them."""
 LOGGERS = ("boto3", "botocore", "s3transfer", "google", "azure", "msal", "urllib3")
@@ -53,10 +51,8 @@ CREDENTIALS = (
     "machine, or the variables of the provider's own client, such as AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS or "
     "AZURE_STORAGE_CONNECTION_STRING"
 )
-_AZURE_PLACE = re.compile(
-    # Nobody else gets a token: the address is what somebody wrote into MLflow.
-    r"(?:wasbs?|abfss?)://([^@/]+@[a-z0-9-]+)\.(?:blob|dfs)\.(core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))(/.*)?"
-)
+TOKENS_FOR_ANYBODY = ("abfs", "abfss")
+"""Schemes by which MLflow's client would send a token to whatever host an address of somebody's names."""
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -351,7 +347,13 @@ class MlflowStore:
     def _open(self, address: str) -> ArtifactRepository:
         if is_server(self.uri):
             _ = self.client  # limits what servers answer
-        return get_artifact_repository(blob_address(address), tracking_uri=self.uri, registry_uri=self.uri)
+        scheme, _, place = address.partition("://")
+        if scheme in TOKENS_FOR_ANYBODY:
+            raise UsageError(
+                f"{scheme}://{place.partition('/')[0]}: is not read",
+                hint="log it by its other address, wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER",
+            )
+        return get_artifact_repository(address, tracking_uri=self.uri, registry_uri=self.uri)
 
     def _runs(self, experiments: Sequence[str], wanted: str, last: int | None) -> Sequence[StoredRun]:
         search, most = self.client.search_runs, min(last or PAGE_RUNS, PAGE_RUNS)
@@ -386,24 +388,6 @@ def _to_files(logged: entities.LoggedModel) -> PendingFiles:
 def clients_of(address: str) -> tuple[str, ...]:
     """The packages that read what lies there, of those that not everybody has."""
     return PACKAGES.get(urlsplit(address).scheme, ())
-
-
-def blob_address(address: str) -> str:
-    """The address by which MLflow asks for blobs, also of what is a file system of Azure's; others as they are.
-
-    Raises:
-        UsageError: it is not one of Azure's, and would get a token.
-    """
-    if clients_of(address) is not _AZURE:
-        return address
-    parts = urlsplit(address)
-    if not (found := _AZURE_PLACE.fullmatch(address)):
-        raise UsageError(
-            f"{parts.scheme}://{parts.hostname}: is no address of Azure's",
-            hint="such as wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER, or abfss://...dfs.core.windows.net",
-        )
-    path = found[3] or ""
-    return f"wasbs://{found[1]}.blob.{found[2]}{unquote(path) if parts.scheme.startswith('abfs') else path}"
 
 
 def _refuse_leading_out(address: str, path: str) -> None:
