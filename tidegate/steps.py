@@ -18,7 +18,7 @@ from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.journal import Journal
 from pipelines.events.payloads import DeliveryRequested, StepProgress
 from pipelines.events.state import asked_to_stop, done_steps, outcome_of, plan_of, state_of, step_of
-from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
+from pipelines.model import EXIT_CODES, Ending, Plan, Result
 from pipelines.ports import CarriedFleet, Fleet
 from pipelines.run.context import Context
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
@@ -121,15 +121,6 @@ async def _carry_on(carried: Carried, how: Carrying, work: Callable[[Context], A
 
 
 AFTERWARDS = "`tidegate stage close` takes the regions back"
-
-
-def step_id(step: str, *, region: str | None, weight: int | None, wave: int | None) -> str:
-    """The id that is meant: as it is written, or put together from a stage's name and where."""
-    if (region, weight, wave) == (None, None, None):
-        return step
-    if step not in list(StageName):
-        raise UsageError(f"`{step}` is no stage", hint=f"one of: {', '.join(StageName)}; or a step's whole id")
-    return PlanStep(stage=StageName(step), region=region, weight=weight, wave=wave or 0).id
 
 
 def run_one_step(
