@@ -32,6 +32,7 @@ from registry.model import Event, ModelVersion
 from tidegate.connect import Carrying, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
+from tidegate.core.process import note
 from tidegate.delivering import Listening
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
@@ -55,46 +56,28 @@ def load_spec(path: str | Path) -> Delivery:
 
 def register(
     name: str,
-    folder: str | Path,
+    source: str | Path,
     *,
     alias: str | None = None,
     description: str | None = None,
     state: str | Path | None = None,
     tracking_uri: str | None = None,
 ) -> ModelVersion:
-    """Register a Hugging Face folder as the next version of a model, with a digest of every file.
+    """Make a model's next version, or adopt one that others logged, with a digest of every file.
 
     Args:
         name: of the registered model.
-        folder: safetensors, tokenizer and configuration.
-        alias: `champion` or `challenger`.
-        description: what this version is.
-        state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
-        tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
-    """
-    registry = _surroundings(state, tracking_uri).registry
-    return registry.register(name, Path(folder), description=description, alias=alias)
-
-
-def adopt(
-    name: str,
-    version: str,
-    *,
-    state: str | Path | None = None,
-    tracking_uri: str | None = None,
-) -> ModelVersion:
-    """Note the digests of a version's files as its tags, however it was logged; nothing is copied or moved.
-
-    Args:
-        name: of the registered model.
-        version: its number, or an alias.
+        source: a Hugging Face folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
+        alias: for the version, such as `challenger`.
+        description: of a new version.
         state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
         tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
 
     Raises:
         UnfitModel: there is no folder that tidegate serves, or there are several.
     """
-    return _surroundings(state, tracking_uri).registry.adopt(name, version, progress=NotedAdoption())
+    registry = _surroundings(state, tracking_uri).registry
+    return registry.add(name, str(source), alias=alias, description=description, progress=NotedAdoption(), tell=note)
 
 
 def plan(
