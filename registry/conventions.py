@@ -51,8 +51,6 @@ STATE = "tidegate.state"
 LAST_STEP = "tidegate.last_step"
 NOT_ENDED = "RUNNING"
 """MLflow's status of a run that nobody has ended."""
-REGISTERING = "tidegate.registering"
-"""Of files that are being uploaded: the machine and the process that does."""
 NOTE = "mlflow.note.content"
 """MLflow's own tag for the description that its UI renders as Markdown."""
 

@@ -271,18 +271,11 @@ class MlflowStore:
         return str(made.version)
 
     @_asks(once=True)
-    def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
+    def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:
         # A registered model may have a dot in its name, a logged one may not.
         logged_name, number = name.replace(".", "-"), by.experiment_id(self.client, experiment)
-        return _to_files(self.client.create_logged_model(number, logged_name, tags=dict(tags), model_type=kind))
-
-    @_asks(unwritten=[])
-    def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
-        if not (found := self.client.get_experiment_by_name(experiment)):
-            return []
-        newest = [{"field_name": "creation_time", "ascending": False}]
-        logged = self.client.search_logged_models([found.experiment_id], max_results=PAGE_RUNS, order_by=newest)
-        return [_to_files(each) for each in logged if str(each.status) == "PENDING"]
+        logged = self.client.create_logged_model(number, logged_name, model_type=kind)
+        return PendingFiles(id=logged.model_id, address=logged.artifact_location)
 
     @_asks()
     def abandon_files(self, files: PendingFiles) -> None:
@@ -379,10 +372,6 @@ def _to_version(found: MlflowVersion) -> StoredVersion:
     _, of_model, logged = (found.source or "").rpartition("models:/")
     known = {"run": found.run_id or "", "logged": logged if of_model and "/" not in logged else ""}
     return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), **known)
-
-
-def _to_files(logged: entities.LoggedModel) -> PendingFiles:
-    return PendingFiles(id=logged.model_id, address=logged.artifact_location, tags=dict(logged.tags or {}))
 
 
 def clients_of(address: str) -> tuple[str, ...]:

@@ -271,7 +271,6 @@ class PendingFiles(Value):
     id: str
     address: str
     """Where the files are put."""
-    tags: Mapping[str, str] = {}
 
     @property
     def source(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 import time
@@ -25,7 +24,6 @@ from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel
 from registry.files import CONFIG, architecture_of, digest_file, find_layout, is_described_by, sums_of, whole_digest
 from registry.model import AdoptionProgress, PendingFiles, StoredVersion, Survey
 from registry.ports import Store
-from registry.processes import may_act, this_machine
 
 TOGETHER = 4
 """Files that are read at once."""
@@ -47,14 +45,7 @@ def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], arch
     Raises:
         StoreUnreachable: the store did not do its part; what is cut off never becomes a version.
     """
-    experiment, here = tag.experiment_name(name), this_machine()
-    # What processes of this machine had begun there when they were killed.
-    for left in store.pending_files(experiment):
-        machine, _, pid = left.tags.get(tag.REGISTERING, "").rpartition(" ")
-        if machine == here and pid.isdecimal() and not may_act(int(pid)):
-            with suppress(StoreUnreachable):
-                store.abandon_files(left)
-    pending = store.begin_files(experiment, name, architecture, {tag.REGISTERING: f"{here} {os.getpid()}"})
+    pending = store.begin_files(tag.experiment_name(name), name, architecture)
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
             sums, described = Path(made, SUMS), Path(made, "MLmodel")

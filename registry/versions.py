@@ -221,18 +221,9 @@ class MlflowRegistry:
         """Point `alias` at `version`, wherever it pointed before.
 
         Raises:
-            UsageError: there is nothing to point at, or the champion would be its own `previous`.
+            UsageError: there is nothing to point at.
         """
-        found, _ = self._found(name, version)
-        aliases, number = self._aliases(name), found.version
-        if alias == Alias.PREVIOUS and aliases.get(Alias.CHAMPION) == number:
-            raise UsageError(
-                f"version {number} is the champion, and cannot be the version before it too",
-                hint="`previous` is what `tidegate rollback --to previous` rolls back to",
-            )
-        if alias == Alias.CHAMPION and aliases.get(Alias.PREVIOUS) == number:
-            self._store.set_alias(name, Alias.PREVIOUS, None)
-        self._store.set_alias(name, alias, number)
+        self._store.set_alias(name, alias, self._found(name, version)[0].version)
 
     def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Champion becomes previous, this version champion, and it is no longer challenger.
