@@ -19,7 +19,6 @@ from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import DownloadedEngines
 from pipelines.adapters.specs import read_delivery
-from pipelines.adapters.stores import NotedAdoption
 from pipelines.adapters.this_machine import host_of
 from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
@@ -32,7 +31,6 @@ from registry.model import Event, ModelVersion
 from tidegate.connect import Carrying, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
-from tidegate.core.process import note
 from tidegate.delivering import Listening
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
@@ -77,7 +75,7 @@ def register(
         UnfitModel: there is no folder that tidegate serves, or there are several.
     """
     registry = _surroundings(state, tracking_uri).registry
-    return registry.add(name, str(source), alias=alias, description=description, progress=NotedAdoption(), tell=note)
+    return registry.add(name, str(source), alias=alias, description=description)
 
 
 def plan(
