@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, Typer
 
@@ -32,7 +32,6 @@ Digest = Annotated[str, Option(metavar="SHA256", help="Digest of the model versi
 RenderAs = Literal["objects", "workflow", "argo-ignore", "flux-ignore"]
 GUARD_RETRY_SECONDS = 60.0
 """For a way back that nobody answers; what was begun goes on with the next look."""
-Answer = TypeVar("Answer")
 
 
 @rollout.command("render")
