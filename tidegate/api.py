@@ -20,6 +20,7 @@ from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import DownloadedEngines
 from pipelines.adapters.specs import read_delivery
 from pipelines.adapters.this_machine import host_of
+from pipelines.events.listeners import DeliveryDisplay
 from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.run.context import Backends
@@ -31,7 +32,6 @@ from registry.model import Event, ModelVersion
 from tidegate.connect import Carrying, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
-from tidegate.delivering import Listening
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
 from tidegate.planning import settle
@@ -184,7 +184,7 @@ async def deliver(
         DeliveryRuns: another delivery of this model, or on this machine, is under way.
     """
     impatient = asyncio.Event()
-    how = Carrying(Listening(listeners), lambda: nullcontext(impatient), users=backends.users)
+    how = Carrying(DeliveryDisplay(listeners), lambda: nullcontext(impatient), users=backends.users)
     carried = run_delivery(backends.at, backends.spec, how, plan=plan, asker=requester)
     return await _run(backends, carried, impatient)
 
@@ -210,7 +210,7 @@ async def resume(
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller may not.
     """
     impatient = asyncio.Event()
-    how = Carrying(Listening(listeners), lambda: nullcontext(impatient))
+    how = Carrying(DeliveryDisplay(listeners), lambda: nullcontext(impatient))
     return await _run(backends, resume_delivery(backends.at, delivery, how, by=by, prover=prover), impatient)
 
 

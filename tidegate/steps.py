@@ -16,6 +16,7 @@ from pipelines.adapters.specs import read_delivery
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.journal import Journal
+from pipelines.events.listeners import DeliveryDisplay
 from pipelines.events.payloads import DeliveryRequested, StepProgress
 from pipelines.events.state import asked_to_stop, done_steps, outcome_of, plan_of, state_of, step_of
 from pipelines.model import EXIT_CODES, Ending, Plan, Result
@@ -30,13 +31,13 @@ from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.locks import end_lease, lend
-from tidegate.connect import Carried, Carrying, DeliveryDisplay, Lies, preconditions, refuse
+from tidegate.connect import Carried, Carrying, Lies, preconditions, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note, process_name
 from tidegate.core.spec import load_spec
 from tidegate.core.threads import call_in_thread
-from tidegate.delivering import Done, Listening, attach, carry, open_ledger, take_over
+from tidegate.delivering import Done, attach, carry, open_ledger, take_over
 from tidegate.planning import plan_for, settle
 from tidegate.surroundings import RETREAT, Surroundings
 
@@ -71,7 +72,7 @@ def open_steps(
             ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
             carried = attach(at, deliveries, ledger, deliveries.summary(delivery), hands_on=True)
             # What the regions no longer show is not done, whatever the ledger said before.
-            how = Carrying(Listening(), lambda: nullcontext(asyncio.Event()), report=False)
+            how = Carrying(DeliveryDisplay(), lambda: nullcontext(asyncio.Event()), report=False)
             asyncio.run(_carry_on(carried, how, _say_what_is_lost))
         return delivery, plan_of(ledger.recorded())
     spec = read_delivery(spec_path)

@@ -31,8 +31,8 @@ from tidegate.core.errors import Refused, UsageError
 from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
+    from pipelines.events.listeners import DeliveryDisplay
     from pipelines.model import Result
-    from tidegate.connect import DeliveryDisplay
 
 
 @prints(Output.JSON, Output.YAML)
