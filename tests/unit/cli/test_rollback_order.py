@@ -31,10 +31,6 @@ def rollback_of(*fleets: FakeFleet) -> Rollback:
     return Rollback(spec, StateFolder(nowhere), by_region, by_region, records, engine_before)
 
 
-async def back(fleet: FakeFleet, version: str) -> None:
-    await move_region(rollback_of(fleet), fleet.region, version)
-
-
 @pytest.fixture
 async def fleet() -> FakeFleet:
     """Version 2 serves; version 1 is warm behind it."""
@@ -49,7 +45,7 @@ async def test_one_that_is_no_longer_warm_starts_before_users_move(
     fleet: FakeFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fleet.rollback("1")
-    await back(fleet, "2")
+    await move_region(rollback_of(fleet), fleet.region, "2", by_image=True)
     state = await fleet.observe()
     assert state.stable
     assert state.stable.version == "2"
