@@ -19,7 +19,6 @@ from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, Unknow
 from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion, StoredRun
 from registry.ports import Store
-from registry.processes import may_act, this_machine
 from registry.record import Carrier, LedgerRecord, claims_of, owner_of, read_record, summary_of
 from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
 from tidegate.core.errors import NotGenuine, Refused, UsageError
@@ -36,6 +35,28 @@ ID_CHARACTERS = 32
 """Of a run's id in MLflow."""
 SHORT_ID = 8
 """Characters of it that lists show."""
+
+
+def this_machine() -> str:
+    """The boot and the PID namespace of this process, as far as the system tells them."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        import psutil
+
+        return f"{socket.gethostname()} {psutil.boot_time():.0f}"
+
+
+def _may_act(pid: int) -> bool:
+    """Whether there is such a process here; one that is dead and waits for its parent to notice may not act."""
+    # Needed for a delivery of this machine alone.
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class MlflowDeliveries:
@@ -292,7 +313,7 @@ class MlflowDeliveries:
         The process table that knows its number tells at once; elsewhere only heartbeats do. Of a delivery that many
         processes carry the last may well be gone and the next not there yet: it is given the time it asked for.
         """
-        if not delivery.patience_seconds and delivery.machine == self._machine and not may_act(delivery.pid):
+        if not delivery.patience_seconds and delivery.machine == self._machine and not _may_act(delivery.pid):
             return Life.DEAD
         # The silence of one is not that of those whom it replaced.
         sender, now, monotonic = f"{delivery.id} {delivery.owner}", self._clock.now(), self._clock.monotonic()
