@@ -11,7 +11,6 @@ from datetime import timedelta
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self
 
 from gates.adapters.command import ask_command
 from gates.adapters.prometheus import PrometheusSource
@@ -41,7 +40,7 @@ from pipelines.authority.engine_images import pem_of
 from pipelines.delivery_lock import refuse_second
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
-from pipelines.events.state import DeliveryState
+from pipelines.events.listeners import DeliveryDisplay
 from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Fleet, Tokenizer
@@ -53,7 +52,6 @@ from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from pipelines.views.metrics import families, served_metrics
 from registry.ledger import MlflowLedger
-from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ClusterFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
@@ -93,20 +91,6 @@ class Carried:
     def folder(self) -> Path:
         """What is the delivery's own on this machine."""
         return self.at.state.delivery(self.ledger.delivery)
-
-
-class DeliveryDisplay(Protocol):
-    """Follows one delivery, event by event; entered while it runs."""
-
-    story: DeliveryState
-
-    def on_event(self, event: Event) -> None:
-        """Take the event in and show what it changed."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 
-from pipelines.adapters.stores import NotedAdoption
 from pipelines.authority.answering import who_asks
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.errors import PlanOutdated
@@ -37,8 +36,8 @@ def adopt_versions(spec: Delivery, registry: MlflowRegistry, *, version: str | N
         UnfitModel: one cannot be served.
     """
     with _champion_first(spec):
-        registry.adopt(spec.model.name, spec.model.target, progress=NotedAdoption())
-    registry.adopt(spec.model.name, version or spec.model.origin, progress=NotedAdoption())
+        registry.adopt(spec.model.name, spec.model.target)
+    registry.adopt(spec.model.name, version or spec.model.origin)
 
 
 @contextmanager

@@ -94,11 +94,6 @@ def test_submit_without_a_template_says_what_brings_it(tidegate: Tidegate, hub: 
     assert hub.workflows() == []
 
 
-def test_a_spec_without_a_workflow_says_so(tidegate: Tidegate, delivery: Path) -> None:
-    said = tidegate("rollout", "render", str(delivery), "--as", "workflow")
-    assert (said.code, "has no `workflow`" in said.err) == (2, True)
-
-
 @pytest.mark.parametrize("case", CASES)
 async def test_the_command_line_of_each_container_is_taken(case: str) -> None:
     ran: list[str] = []
