@@ -50,7 +50,7 @@ class NotPossible(FleetError):
 
 
 class Unfit(NotPossible):
-    """A Rollout of others cannot be moved as the spec says; what makes it right is told."""
+    """Objects of others cannot be moved as the spec says, or the API server does not take ours; why is told."""
 
 
 class Overruled(NotPossible):

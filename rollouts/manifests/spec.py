@@ -237,9 +237,12 @@ class CanarySpec(SpecModel):
     after_abort: Duration = Field(default=timedelta(minutes=5), gt=timedelta(0))
     """How long its engines stay up after they were taken back, to be looked at; they hold GPUs. To Argo Rollouts, 0
     would mean for ever."""
-    dynamic_stable: bool = False
-    """Give the stable's engines away as users leave it: saves GPUs, and going back has to wait for starts. With the
-    defaults of `min_replicas` and `after_abort` only: a canary that keeps its engines keeps its users."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Fewer engines than there have to be."""
+        if self.replicas and self.replicas < self.min_replicas:
+            found = f"{self.replicas}, which Argo Rollouts does not raise"
+            yield SpecConflict(("replicas",), found, f"at least `min_replicas`, which is {self.min_replicas}")
 
 
 class ArgoFleetSpec(ClusterFleetSpec):
@@ -282,7 +285,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
     def contradictions(self) -> Iterator[SpecConflict]:
         """What Argo Rollouts refuses or silently does not do, and what would leave users without engines."""
         yield from self._conflicts_of_numbers()
-        yield from self._conflicts_of_going_back()
         yield from self._conflicts_of_regions()
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
@@ -326,25 +328,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
             if not self.gateway.hosts and not host_in(region.entry):
                 expected = "an address with a name, or gateway.hosts"
                 yield SpecConflict(("regions", name, "entry"), region.entry, expected)
-
-    def _conflicts_of_going_back(self) -> Iterator[SpecConflict]:
-        canary, dynamic, least = self.canary, self.canary.dynamic_stable, self.canary.min_replicas
-        # What keeps engines of an aborted canary keeps its users too.
-        ends = "with `dynamic_stable`: Argo Rollouts leaves users on a canary that keeps engines after an abort"
-        warm = "with versions that are kept warm, which Argo Rollouts refuses"
-        scaled = "with `autoscale`, whose new engines start a rolled-back version again (argo-rollouts#4973)"
-        stays, no = f"{format_duration(canary.after_abort)} {ends} (argo-rollouts#4898)", "or `dynamic_stable: false`"
-        if canary.replicas and canary.replicas < least:
-            found = f"{canary.replicas}, which Argo Rollouts does not raise"
-            yield SpecConflict(("canary", "replicas"), found, f"at least `min_replicas`, which is {least}")
-        for wrong, field, found, expected in (
-            (self.previous, "dynamic_stable", warm, "false, or `previous: null`"),
-            (self.autoscale, "dynamic_stable", scaled, "false, or no `autoscale`"),
-            (least > 1, "min_replicas", f"{least} {ends} (argo-rollouts#4841)", f"1, {no}"),
-            (canary.after_abort != CanarySpec().after_abort, "after_abort", stays, f"no `after_abort`, {no}"),
-        ):
-            if dynamic and wrong:
-                yield SpecConflict(("canary", field), found, expected)
 
     def _conflicts_of_prometheus(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         """Those who ask from inside, and cannot say who they are."""

@@ -182,13 +182,6 @@ def undecided(region: Region) -> None:
     region.at_last.append(lambda: region.cluster.patch(ROLLOUTS, NAME, paused, subresource="status"))
 
 
-def dynamic(**fields: int) -> Break:
-    """The stable is scaled down as the weight rises."""
-    canary: Json = dict.fromkeys(("abortScaleDownDelaySeconds", "minPodsPerReplicaSet", "scaleDownDelaySeconds"))
-    strategy = {"spec": {"strategy": {"canary": {**canary, **fields, "dynamicStableScale": True}}}}
-    return lambda region: region.cluster.patch(ROLLOUTS, NAME, strategy)
-
-
 def applied_by_argo_cd(region: Region) -> None:
     template = region.cluster.get(ROLLOUTS, NAME)["spec"]["template"]
     labels = {**template["metadata"]["labels"], VERSION: "7"}
@@ -215,8 +208,6 @@ OF_THE_ROLLOUT = [
     Row("no-progress", "has said ProgressDeadlineExceeded", never_ready),
     Row("paused", "step 3/8", lambda region: region.wait(4 * 86400), canary),
     Row("paused", "InconclusiveAnalysisRun", undecided, canary),
-    Row("abort-cannot-finish", "abortScaleDownDelaySeconds: 300", dynamic(abortScaleDownDelaySeconds=300)),
-    Row("abort-cannot-finish", "minPodsPerReplicaSet: 2", dynamic(minPodsPerReplicaSet=2)),
     Row("reverted-by", "asks for version 7", applied_by_argo_cd, trial),
 ]
 

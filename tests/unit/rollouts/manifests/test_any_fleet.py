@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from fakes.fleet import fleet_spec, region, release
+from fakes.schemas import problems_in
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from rollouts.kube.resources import resource_of
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.pod_spec import GPUS, GpuLabels
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec, FleetValidationContext
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, ROLE
@@ -78,9 +78,7 @@ fleets = some(
     ),
     replicas=st.integers(1, 12),
     autoscale=autoscales,
-    canary=some(
-        replicas=st.integers(1, 8), min_replicas=st.integers(1, 3), after_abort=lengths, dynamic_stable=st.booleans()
-    ),
+    canary=some(replicas=st.integers(1, 8), min_replicas=st.integers(1, 3), after_abort=lengths),
     previous=st.none() | some(versions=st.integers(1, 5), keep=lengths),
     pod=pods,
     nodes=nodes,

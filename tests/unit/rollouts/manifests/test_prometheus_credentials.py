@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from fakes.fleet import fleet_spec, region, release
+from fakes.schemas import problems_in
 
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.objects.capacity import trigger_authentication
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import FleetValidationContext
 from tidegate.core.model import Json
 
@@ -58,7 +58,7 @@ def test_keda_reads_its_secrets_itself(auth: dict[str, Any], mode: str, paramete
         }.items()
     )
     made = rendered(prometheus, RenderPart.SETUP)["TriggerAuthentication"]
-    assert made["metadata"]["name"] == "support-llm-prometheus" and problems_in(made) == ()
+    assert made["metadata"]["name"] == "support-llm-prometheus" and problems_in(made) == []
     targets = made["spec"]["secretTargetRef"]
     assert {each["parameter"]: each["key"] for each in targets} == parameters
     assert {each["name"] for each in targets} == {"prometheus"}
