@@ -140,7 +140,6 @@ RoleBinding: roleRef, subjects
 ClusterRoleBinding: roleRef, subjects
 ValidatingAdmissionPolicy: spec
 ValidatingAdmissionPolicyBinding: spec
-TriggerAuthentication: spec = fleet.regions.*.prometheus
 """
 """What is a delivery's, by kind, and the field of the spec that says it. `[]` is every item of a list that was there,
 which stay in their order and before all others; `#` the number of items; `*` every key that was there."""

@@ -15,7 +15,6 @@ from rollouts.manifests.objects.capacity import (
     placeholders,
     priority_classes,
     scaled_object,
-    trigger_authentication,
 )
 from rollouts.manifests.objects.guard import guard_of, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
@@ -81,8 +80,6 @@ def _setup(site: Site) -> Iterator[Json]:
         yield network_policy(site, fleet.network)
     if keys:
         yield manifest(CONFIG_MAPS, public_keys(site.name), site, data={PUBLIC_KEYS: keys})
-    if credentials := trigger_authentication(site):
-        yield credentials
     if fleet.warm_pool:
         yield placeholders(site, fleet.warm_pool)
     yield from guard_of(site)

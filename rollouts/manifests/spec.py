@@ -32,7 +32,6 @@ from tidegate.core.access import (
     Endpoint,
     PrometheusEndpoint,
     Url,
-    conflicts_for_keda,
     conflicts_for_rollouts,
     endpoint_too,
 )
@@ -49,8 +48,8 @@ class PrometheusSpec(PrometheusEndpoint):
 
     rollouts: Endpoint | None = None
     """For the analyses of Argo Rollouts; as tidegate when absent, with the Secrets that its credentials name."""
-    keda: Endpoint | None = None
-    """For KEDA; as `rollouts` when absent: both are inside."""
+    keda: Url | None = None
+    """For KEDA, which shows no credentials there; that of `rollouts` when absent: both are inside."""
 
     @property
     def for_rollouts(self) -> PrometheusEndpoint:
@@ -58,9 +57,9 @@ class PrometheusSpec(PrometheusEndpoint):
         return self.rollouts or self
 
     @property
-    def for_keda(self) -> PrometheusEndpoint:
+    def for_keda(self) -> str:
         """Rendered into a ScaledObject."""
-        return self.keda or self.for_rollouts
+        return self.keda or self.for_rollouts.url
 
 
 Prometheus = Annotated[PrometheusSpec, BeforeValidator(endpoint_too, json_schema_input_type=Url | PrometheusSpec)]
@@ -332,10 +331,10 @@ class ArgoFleetSpec(ClusterFleetSpec):
     def _conflicts_of_prometheus(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         """Those who ask from inside, and cannot say who they are."""
         for name, region in self.regions.items():
-            asked = region.prometheus
+            asked, where = region.prometheus, ("regions", name, "prometheus")
             rollouts = ("rollouts",) if asked.rollouts else ()
-            found = [(rollouts, each) for each in conflicts_for_rollouts(asked.for_rollouts) if context.analysed]
-            keda = ("keda",) if asked.keda else rollouts
-            found += [(keda, each) for each in conflicts_for_keda(asked.for_keda) if self.autoscale]
-            for whose, each in found:
-                yield SpecConflict(("regions", name, "prometheus", *whose, *each.where), each.found, each.expected)
+            for each in conflicts_for_rollouts(asked.for_rollouts) if context.analysed else ():
+                yield SpecConflict((*where, *rollouts, *each.where), each.found, each.expected)
+            if self.autoscale and asked.keda is None and (asked.for_rollouts.auth or asked.for_rollouts.tenant):
+                expected = "an address under `keda`; a patch of the ScaledObject names your TriggerAuthentication"
+                yield SpecConflict((*where, *rollouts), "credentials or a tenant, which KEDA does not say", expected)

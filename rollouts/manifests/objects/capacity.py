@@ -28,7 +28,6 @@ from rollouts.kube.resources import (
     PRIORITY_CLASSES,
     ROLLOUTS,
     SCALED_OBJECTS,
-    TRIGGER_AUTHENTICATIONS,
 )
 from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
@@ -42,7 +41,6 @@ from rollouts.manifests.pod_spec import (
     WarmPoolSpec,
     whole_seconds,
 )
-from tidegate.core.access import AuthKind, PrometheusAccess
 from tidegate.core.model import Json
 
 SPOT = {
@@ -196,24 +194,13 @@ POLLING_SECONDS = 15
 
 def scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
     """The autoscaler that the spec asks for."""
-    endpoint, credentials = site.prometheus.for_keda, trigger_authentication(site)
-    auth = endpoint.auth
-    mode = _MODES.get(auth.kind) if auth else None
-    # What stands in the trigger itself, nothing of it secret.
-    metadata: Json = {
-        "serverAddress": endpoint.url,
-        **({"authModes": mode} if mode else {}),
-        **({"customHeaders": f"{PrometheusAccess.TENANT_HEADER}={endpoint.tenant}"} if endpoint.tenant else {}),
-        **({"awsRegion": auth.sigv4.region} if auth and auth.sigv4 else {}),
-    }
-    named: Json = {"authenticationRef": {"name": credentials["metadata"]["name"]}} if credentials else {}
+    where = {"serverAddress": site.prometheus.for_keda, "ignoreNullValues": "false"}
     triggers = [
         {
             "type": "prometheus",
             "name": each.name,
             "metricType": "AverageValue",
-            "metadata": {**metadata, "query": each.query, "threshold": f"{each.target:g}", "ignoreNullValues": "false"},
-            **named,
+            "metadata": {**where, "query": each.query, "threshold": f"{each.target:g}"},
         }
         for each in signals(site, wanted)
     ]
@@ -241,31 +228,3 @@ def _behavior(wanted: AutoscaleSpec) -> Json:
             "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
         },
     }
-
-
-_MODES = {AuthKind.BEARER: "bearer", AuthKind.BASIC: "basic", AuthKind.CERTIFICATE: "tls"}
-_PARAMETERS = {
-    ("auth", "bearer"): "bearerToken",
-    ("auth", "basic", "username"): "username",
-    ("auth", "basic", "password"): "password",
-    ("auth", "certificate", "certificate"): "cert",
-    ("auth", "certificate", "key"): "key",
-    ("ca",): "ca",
-}
-"""Names of KEDA's Prometheus scaler for what an access names."""
-
-
-def trigger_authentication(site: Site) -> Json | None:
-    """How KEDA says to Prometheus who asks: an object of the set-up that names Secrets, which tidegate may not write;
-    None where it need not say so.
-    """
-    endpoint = site.prometheus.for_keda
-    if endpoint.auth is None or site.fleet.autoscale is None:
-        return None
-    if endpoint.auth.sigv4:
-        spec: Json = {"podIdentity": {"provider": "aws"}}
-    else:
-        named = [(_PARAMETERS[where], source.secret) for where, source in endpoint.sources() if source.secret]
-        targets = [{"parameter": parameter, "name": secret.name, "key": secret.key} for parameter, secret in named]
-        spec = {"secretTargetRef": targets}
-    return manifest(TRIGGER_AUTHENTICATIONS, f"{site.name}-prometheus", site, spec=spec)
