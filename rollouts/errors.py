@@ -102,10 +102,6 @@ class Conflict(ApiError):
     """Somebody was faster, the object exists already, or another field manager owns a field (409)."""
 
 
-class Gone(ApiError):
-    """The resource version or the continue token is too old (410), or later than the server knows: list again."""
-
-
 class TooManyRequests(ApiError):
     """Nothing was done; `retry_after_seconds` says when to ask again (429)."""
 
