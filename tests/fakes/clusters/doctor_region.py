@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from fakes.argo.objects import reference_to
 from fakes.argo.simulation import Simulation
 from fakes.clock import SimulatedTime
 from fakes.fleet import fleet_spec
@@ -22,12 +23,7 @@ from rollouts.doctor.diagnosis import diagnose, examine
 from rollouts.doctor.gather import gather, required_access
 from rollouts.doctor.model import DiagnosisTarget, EvidenceQuery, Finding, ScrapeInterval, metrics_of
 from rollouts.kube.model import MANAGER, Resource
-from rollouts.kube.resources import (
-    PODS,
-    RESOURCE_QUOTAS,
-    ROLLOUTS,
-    resource_of,
-)
+from rollouts.kube.resources import DEPLOYMENTS, PODS, RESOURCE_QUOTAS, ROLLOUTS, resource_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
@@ -133,7 +129,9 @@ class Region:
         resource, name = resource_of(body), body["metadata"]["name"]
         namespace = body["metadata"].get("namespace")
         if self.cluster.find(resource, name, namespace=namespace) is None:
-            self.cluster.create(resource, body, namespace=namespace, manager=manager)
+            made = self.cluster.create(resource, body, namespace=namespace, manager=manager)
+            if resource == DEPLOYMENTS:
+                self.cluster.create(PODS, _pod(made), namespace=namespace)
         elif resource == ROLLOUTS:
             self.cluster.patch(resource, name, {"spec": body["spec"]}, namespace=namespace, manager=manager)
 
@@ -233,26 +231,20 @@ def canary() -> Region:
 
 
 def _install(region: Region) -> None:
-    """What is in a cluster before any delivery: definitions, nodes, quota, the controller."""
+    """What is in a cluster before any delivery: quota, the controller."""
     cluster = region.cluster
     cluster.create_namespace(CONTROLLER)
-    region.bring(_node("system-1"))
-    for number in range(1, 5):
-        region.bring(_node(f"gpu-{number}", GPU))
     cluster.create(RESOURCE_QUOTAS, _named("ResourceQuota", "gpus"))
     region.put(_controller())
     region.wait(60)
 
 
-def _node(name: str, *devices: str) -> Json:
-    """A node with four of each device, and with the taint that such nodes have by habit."""
-    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", **dict.fromkeys(devices, "4")}
-    return {
-        **_named("Node", name),
-        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}},
-        "spec": {"taints": [{"key": device, "effect": "NoSchedule"} for device in devices]},
-        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
-    }
+def _pod(deployment: Json) -> Json:
+    """Its one pod, which goes with it."""
+    metadata, template = deployment["metadata"], deployment["spec"]["template"]
+    named = {"name": f"{metadata['name']}-1", "namespace": metadata["namespace"]}
+    owned = {**named, **template["metadata"], "ownerReferences": [reference_to(deployment)]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": owned, "spec": template["spec"]}
 
 
 def _controller() -> Json:

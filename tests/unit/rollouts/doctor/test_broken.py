@@ -55,13 +55,6 @@ def istio() -> Region:
     return Region(fleet(traffic="istio"))
 
 
-def large() -> Region:
-    """All sixteen GPUs are taken by version 7."""
-    region = Region(fleet(replicas=16))
-    quota(region, "64")
-    return region
-
-
 def deployed(region: Region, seconds: float) -> None:
     region.deploy("8")
     region.wait(seconds)
@@ -153,9 +146,7 @@ CONTROLLERS = [
     Row(
         "controller-absent",
         "no pod labelled",
-        lambda region: region.cluster.patch(
-            DEPLOYMENTS, "argo-rollouts", {"spec": {"replicas": 0}}, namespace=CONTROLLER
-        ),
+        lambda region: region.cluster.delete(PODS, "argo-rollouts-1", namespace=CONTROLLER),
     ),
     Row("controller-absent", 'level=fatal msg="failed to download plugin"', crashing),
     Row("controller-absent no-progress", "no Argo Rollouts controller runs in", nowhere_with_a_change_unseen),
@@ -289,6 +280,17 @@ def refused_by_the_api_server(region: Region) -> None:
     deployed(region, 60)
 
 
+def without_a_node(region: Region) -> None:
+    deployed(region, 60)
+    since = {"lastTransitionTime": region.cluster.time.now().isoformat()}
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": f"Insufficient {GPU}"}
+    status = {"status": {"conditions": [{**said, **since}]}}
+    for pod in region.cluster.list(PODS, labels=f"{VERSION}=8"):
+        name = pod["metadata"]["name"]
+        region.at_last.append(lambda name=name: region.cluster.patch(PODS, name, status, subresource="status"))
+    region.wait(900)
+
+
 def without_image(region: Region) -> None:
     region.simulation.image_pull_fails("8")
     deployed(region, 120)
@@ -323,7 +325,7 @@ def guard_not_ready(**state: Any) -> Break:
 OF_PODS = [
     Row("pods-refused", f"quota gpus has 1 requests.{GPU} left", lambda region: quota(region, "3")),
     Row("pods-refused", "no PriorityClass", refused_by_the_api_server),
-    Row("pods-unschedulable", f"Insufficient {GPU}", lambda region: deployed(region, 900), large),
+    Row("pods-unschedulable", f"Insufficient {GPU}", without_a_node),
     Row("image-not-pulled", "ImagePullBackOff", without_image),
     Row("pod-crashes", "3 restarts, last end: OOMKilled, exit code 137", out_of_memory),
     Row("guard-absent", f"there is no Deployment {guard(NAME)}", deleted(DEPLOYMENTS, guard(NAME))),
