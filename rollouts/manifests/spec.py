@@ -261,8 +261,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
     warm_pool: WarmPoolSpec | None = None
     network: NetworkSpec | None = NetworkSpec()
     """Null renders no NetworkPolicy for engines."""
-    priority: int | None = Field(default=None, ge=1, le=1_000_000_000)
-    """Of engines' pods, by a PriorityClass; the cluster's default when absent. Placeholders have less than any."""
     unavailable: int | None = Field(default=1, ge=1)
     """Engines that may be away at once while nodes are drained; null renders no PodDisruptionBudget."""
     driver: bool = False

@@ -1,4 +1,4 @@
-"""How many engines there are, and on which nodes: autoscaler, warm pool, priorities, Karpenter's node pool.
+"""How many engines there are, and on which nodes: autoscaler, warm pool, Karpenter's node pool.
 
 The autoscaler is a ScaledObject of KEDA, which rises fast, falls slowly, and sets `replicas` of the Rollout. A query
 without an answer leaves the number as it is: there is no fallback that could take engines away while Prometheus is.
@@ -39,7 +39,6 @@ from rollouts.manifests.pod_spec import (
     CapacityType,
     KarpenterSpec,
     WarmPoolSpec,
-    whole_seconds,
 )
 from tidegate.core.model import Json
 
@@ -113,19 +112,13 @@ PLACEHOLDER_PRIORITY = -10
 """Below every pod that says nothing, and the lowest for which the cluster autoscaler still brings nodes."""
 
 
-def priority_classes(site: Site) -> Iterator[Json]:
-    """Of engines where the spec says one, and of placeholders where there are any."""
-    if site.fleet.priority:
-        why = "Engines that serve users."
-        yield manifest(PRIORITY_CLASSES, f"{site.name}-engines", site, value=site.fleet.priority, description=why)
-    if site.fleet.warm_pool:
-        said: Json = {"preemptionPolicy": "Never", "description": "Pods that hold nodes with GPUs for engines."}
-        yield manifest(PRIORITY_CLASSES, f"{site.name}-placeholders", site, value=PLACEHOLDER_PRIORITY, **said)
-
-
-def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
-    """The Deployment. Its pods lack the label that engines are chosen by, or users' requests would reach them."""
-    pod, mark = site.fleet.pod, {PLACEHOLDER: site.name}
+def placeholders(site: Site, wanted: WarmPoolSpec) -> Iterator[Json]:
+    """Their PriorityClass and Deployment. They lack the label that engines are chosen by, or users' requests would
+    reach them.
+    """
+    pod, mark, name = site.fleet.pod, {PLACEHOLDER: site.name}, f"{site.name}-placeholders"
+    said: Json = {"preemptionPolicy": "Never", "description": "Pods that hold nodes with GPUs for engines."}
+    yield manifest(PRIORITY_CLASSES, name, site, value=PLACEHOLDER_PRIORITY, **said)
     limits = {"memory": pod.memory, **gpu_amount(site)}
     container: Json = {
         "name": "placeholder",
@@ -134,7 +127,7 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
         "securityContext": UNPRIVILEGED,
     }
     spec: Json = {
-        "priorityClassName": cluster_wide(site.namespace, f"{site.name}-placeholders"),
+        "priorityClassName": cluster_wide(site.namespace, name),
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": pod.user, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -146,7 +139,7 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
         "selector": {"matchLabels": mark},
         "template": {"metadata": {"labels": mark}, "spec": spec},
     }
-    return manifest(DEPLOYMENTS, f"{site.name}-warm-pool", site, spec=deployment)
+    yield manifest(DEPLOYMENTS, f"{site.name}-warm-pool", site, spec=deployment)
 
 
 def disruption_budget(site: Site, unavailable: int) -> Json:
@@ -192,6 +185,22 @@ POLLING_SECONDS = 15
 """As often as Prometheus scrapes."""
 
 
+_BEHAVIOR: Json = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 30,
+        "selectPolicy": "Max",
+        "policies": [
+            {"type": kind, "value": value, "periodSeconds": 60} for kind, value in (("Percent", 100), ("Pods", 2))
+        ],
+    },
+    # An engine that goes takes minutes to come back.
+    "scaleDown": {
+        "stabilizationWindowSeconds": 15 * 60,
+        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
+    },
+}
+
+
 def scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
     """The autoscaler that the spec asks for."""
     where = {"serverAddress": site.prometheus.for_keda, "ignoreNullValues": "false"}
@@ -209,22 +218,7 @@ def scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
         "minReplicaCount": wanted.min_replicas,
         "maxReplicaCount": wanted.max_replicas,
         "pollingInterval": POLLING_SECONDS,
-        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(wanted)}},
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _BEHAVIOR}},
         "triggers": triggers,
     }
     return manifest(SCALED_OBJECTS, site.name, site, spec=spec)
-
-
-def _behavior(wanted: AutoscaleSpec) -> Json:
-    fast = [{"type": "Percent", "value": 100}, {"type": "Pods", "value": 2}]
-    return {
-        "scaleUp": {
-            "stabilizationWindowSeconds": whole_seconds(wanted.up_after),
-            "selectPolicy": "Max",
-            "policies": [{**each, "periodSeconds": 60} for each in fast],
-        },
-        "scaleDown": {
-            "stabilizationWindowSeconds": whole_seconds(wanted.down_after),
-            "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
-        },
-    }

@@ -199,7 +199,6 @@ def pod_template(site: Site) -> Json:
         "automountServiceAccountToken": False,
         # Kubernetes writes a variable for each Service of the namespace, some of which vLLM would take for its own.
         "enableServiceLinks": False,
-        **({"priorityClassName": site.priority} if site.priority else {}),
         "terminationGracePeriodSeconds": whole_seconds(pod.drain) + MARGIN_SECONDS,
         "securityContext": security,
         **({"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]} if pod.pull_secrets else {}),

@@ -32,17 +32,9 @@ def some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 autoscales = st.builds(
-    lambda least, more, up, down, rest: {
-        "min_replicas": least,
-        "max_replicas": least + more,
-        "up_after": timedelta(seconds=up),
-        "down_after": timedelta(seconds=up + down),
-        **rest,
-    },
+    lambda least, more, rest: {"min_replicas": least, "max_replicas": least + more, **rest},
     st.integers(1, 4),
     st.integers(0, 12),
-    st.integers(0, 600),
-    st.integers(1, 3000),
     some(waiting=st.floats(0.001, 100), ttft=lengths, kv_cache=shares),
 )
 nodes = some(
@@ -84,7 +76,6 @@ fleets = some(
     nodes=nodes,
     warm_pool=some(share=shares),
     network=st.none() | some(ingress_from=st.lists(names, max_size=2).map(tuple), egress_to=st.just(("10.0.0.0/8",))),
-    priority=st.integers(1, 10**9),
     unavailable=st.none(),
     admission=st.booleans(),
     driver=st.booleans(),
@@ -146,7 +137,6 @@ def test_what_is_rendered_is_valid_and_holds_together(
         assert not selector.items() & pool["spec"]["template"]["metadata"]["labels"].items()
         priority = pool["spec"]["template"]["spec"].get("priorityClassName")
         assert priority in {None, *names_of(objects, "PriorityClass")}
-    assert pod["spec"].get("priorityClassName") in {None, *names_of(objects, "PriorityClass")}
     assert pod["spec"]["serviceAccountName"] in names_of(objects, "ServiceAccount")
     assert len(names_of(objects, "Service")) == 2
     assert len({(each["kind"], each["metadata"]["name"]) for each in objects}) == len(objects)

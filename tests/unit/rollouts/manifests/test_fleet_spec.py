@@ -82,20 +82,6 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
         {"autoscale.waiting": "found no signal; expected at least one of waiting, kv_cache, ttft"},
     ),
     (
-        {
-            "autoscale": {
-                "min_replicas": 1,
-                "max_replicas": 3,
-                "up_after": timedelta(hours=2),
-                "down_after": timedelta(hours=2),
-            }
-        },
-        {
-            "autoscale.down_after": "found 2h; expected at most 1h",
-            "autoscale.up_after": "found 2h; expected at most 1h",
-        },
-    ),
-    (
         {"replicas": 2, "unavailable": 2},
         {"unavailable": "found 2 of 2 engines; expected at most 1, or draining nodes takes them all"},
     ),
