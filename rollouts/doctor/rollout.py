@@ -162,26 +162,17 @@ def _written(labels: Labels) -> str:
 
 @error(
     "route-missing",
-    cause="the Rollout sets weights on a route that is not there: the controller fails each time it reconciles, "
-    "and no status says so",
-    remediation="deliver again, or create the route as `tidegate rollout render` prints it",
+    cause="the Rollout sets weights on a route that is not there, or that has no rule with both of its Services: the "
+    "controller fails each time it reconciles, and no status says so",
+    remediation="deliver again, or write the route as `tidegate rollout render` prints it",
 )
 def _route_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    kind = snapshot.target.routes.resource
-    if rollout and not snapshot.unread(kind) and not snapshot.route:
+    routes, route = snapshot.target.routes, snapshot.route
+    kind, rules = routes.resource, routes.shares(route)
+    if rollout and not route and not snapshot.unread(kind):
         what = f"there is no {kind.kind} {snapshot.target.delivery} in namespace {snapshot.namespace}"
         yield what, f"named in trafficRouting of {said(rollout)}"
-
-
-@error(
-    "route-without-service",
-    cause="weights are set on backends by the name of their Service; a route without both has nothing to set",
-    remediation="name both the stable and the canary Service in one rule of the route",
-)
-def _route_without_service(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    routes, route = snapshot.target.routes, snapshot.route
-    rules = routes.shares(route)
-    if rollout and route and not any({routes.stable, routes.canary} <= set(rule) for rule in rules):
+    elif rollout and route and not any({routes.stable, routes.canary} <= set(rule) for rule in rules):
         named = ", ".join(sorted({name for rule in rules for name in rule}))
         yield (
             f"{said(route)} has no rule with both {routes.stable} and {routes.canary}",

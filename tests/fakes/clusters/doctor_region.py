@@ -29,6 +29,7 @@ from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json
+from tidegate.core.names import VERSION
 
 Change = Callable[[Json], None]
 
@@ -135,24 +136,9 @@ class Region:
         elif resource == ROLLOUTS:
             self.cluster.patch(resource, name, {"spec": body["spec"]}, namespace=namespace, manager=manager)
 
-    def bring(self, body: Json) -> None:
-        """Create it with its status, which an API server drops from what is created."""
-        resource, name = resource_of(body), body["metadata"]["name"]
-        namespace = body["metadata"].get("namespace")
-        self.cluster.create(resource, body, namespace=namespace)
-        if "status" in body:
-            status = {"status": body["status"]}
-            self.cluster.patch(resource, name, status, namespace=namespace, subresource="status")
-
-    def edit(
-        self, resource: Resource, name: str, change: Change, *, namespace: str | None = None, status: bool = False
-    ) -> None:
+    def edit(self, resource: Resource, name: str, change: Change) -> None:
         """Somebody changes an object."""
-        self.cluster.edit(resource, name, change, namespace=namespace, subresource="status" if status else "")
-
-    def rollout(self, change: Change) -> None:
-        """Somebody changes the Rollout."""
-        self.edit(ROLLOUTS, NAME, change)
+        self.cluster.edit(resource, name, change)
 
     def promote_step(self) -> None:
         """As `kubectl argo rollouts promote` at a pause."""
@@ -177,6 +163,15 @@ class Region:
         metadata, status = pod["metadata"], {"status": {"containerStatuses": list(states)}}
         where = {"namespace": metadata["namespace"], "subresource": "status"}
         self.at_last.append(lambda: self.cluster.patch(PODS, metadata["name"], status, **where))
+
+    def without_a_node(self, version: str) -> None:
+        """The scheduler finds none for its pods, from now on."""
+        since = {"lastTransitionTime": self.cluster.time.now().isoformat()}
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": f"Insufficient {GPU}"}
+        status = {"status": {"conditions": [{**said, **since}]}}
+        for pod in self.cluster.list(PODS, labels=f"{VERSION}={version}"):
+            name = pod["metadata"]["name"]
+            self.at_last.append(lambda name=name: self.cluster.patch(PODS, name, status, subresource="status"))
 
     def be_looked_at(self) -> None:
         """Come to rest, with everything written that others than the simulated controllers write."""

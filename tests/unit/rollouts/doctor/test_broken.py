@@ -217,7 +217,7 @@ def selector(service: str, **labels: str | None) -> Break:
 def pods_of_another_workload(region: Region) -> None:
     labels = region.cluster.list(PODS, labels=f"{VERSION}=7")[0]["metadata"]["labels"]
     metadata = {"name": "litellm", "namespace": "llm", "labels": {**labels, HASH: "other"}}
-    region.bring({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}})
+    region.cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}})
     selector(STABLE, hash=None)(region)
 
 
@@ -255,8 +255,8 @@ TRAFFIC = [
     Row("service-wrong-pods", "also selected: litellm", pods_of_another_workload),
     Row("service-wrong-pods", "select the same pods while two versions run", both_of_one_version, canary),
     Row("route-missing", f"there is no HTTPRoute {NAME} in namespace llm", deleted(HTTP_ROUTES, NAME)),
-    Row("route-without-service", "preview", lambda region: rule(region, backendRefs=[TO_STABLE, PREVIEW])),
-    Row("route-without-service", "its backends: elsewhere", other_hosts, istio),
+    Row("route-missing", "preview", lambda region: rule(region, backendRefs=[TO_STABLE, PREVIEW])),
+    Row("route-missing", "its backends: elsewhere", other_hosts, istio),
     Row("route-not-accepted", "NotAllowedByListeners", not_accepted),
     Row(
         "weight-differs",
@@ -282,12 +282,7 @@ def refused_by_the_api_server(region: Region) -> None:
 
 def without_a_node(region: Region) -> None:
     deployed(region, 60)
-    since = {"lastTransitionTime": region.cluster.time.now().isoformat()}
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": f"Insufficient {GPU}"}
-    status = {"status": {"conditions": [{**said, **since}]}}
-    for pod in region.cluster.list(PODS, labels=f"{VERSION}=8"):
-        name = pod["metadata"]["name"]
-        region.at_last.append(lambda name=name: region.cluster.patch(PODS, name, status, subresource="status"))
+    region.without_a_node("8")
     region.wait(900)
 
 
@@ -358,8 +353,8 @@ EVIDENCE = [
     Row("prometheus-away", "p did not answer", answer("bad", PrometheusUnreachable("p did not answer"))),
     Row("prometheus-credential", "TOKEN is not set", answer("bad", CredentialMissing("TOKEN is not set"))),
     Row("prometheus-credential", "no org id", answer("bad", PrometheusDenied("401", detail="no org\nid"))),
-    Row("query-refused", "parse error", answer("bad", PrometheusRefused("1:5: parse error"))),
-    Row("metric-unknown", "gate errors asks for bad_total, of which there is no series", unknown),
+    Row("query-never-answered", "parse error", answer("bad", PrometheusRefused("1:5: parse error"))),
+    Row("query-never-answered", "gate errors asks for bad_total, of which there is no series", unknown),
     Row("query-without-samples", "the answer is NaN", answer("sum(bad", (float("nan"),))),
     Row("scrape-interval-differs", "is 5s: a look of 15s has 1.0 scrapes of each", answer("changes(", (15.0,))),
 ]
