@@ -11,6 +11,7 @@ from typing import Any
 
 from gates.model import ArmKey
 from pipelines.model import Plan
+from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in
@@ -116,7 +117,12 @@ def cluster_fleet(
         after_abort_seconds=fleet.canary.after_abort.total_seconds(),
         nodes_grow=fleet.nodes.grow,
     )
-    return ArgoFleet(ours, render=rendering(spec, fleet, region, public_keys), **options)
+    tried = engines[-1] if engines and fleet.patches else None
+    if tried:
+        number, digest = tried.version.partition("-")[0], tried.digest
+        launch = image_launch(spec, fleet, spec.engine, version=number, digest=digest)
+        tried = tried.model_copy(update={"launch": launch})
+    return ArgoFleet(ours, render=rendering(spec, fleet, region, public_keys), tried=tried, **options)
 
 
 @asynccontextmanager
@@ -246,7 +252,7 @@ async def foreign_objects_in_clusters(
     """By region, as a delivery looks before its first write: objects of others, or why nobody could look.
 
     Raises:
-        Unfit: a Rollout of others cannot be moved as the spec says.
+        Unfit: objects of others cannot be moved as the spec says, or the API server refuses a patched one.
         TidegateError: no cluster can be reached from here.
     """
 

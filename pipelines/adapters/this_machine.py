@@ -40,10 +40,8 @@ from tidegate.core.threads import call_in_thread
 
 FRESH_SECONDS = 60.0
 
-
 SCRAPE_TIMEOUT = timedelta(seconds=2)
 """Of the Prometheus on this machine: a sample has the time at which its scrape began."""
-
 
 ON_THIS_MACHINE = ("uv", "starlette", "uvicorn")
 """Packages of a fleet here; first one that only the extra `local` has, so that all of it is named at once."""
@@ -102,10 +100,8 @@ def require_regions(host: FleetHost, wanted: Iterable[str]) -> None:
 
 BEAT_SECONDS = 5.0
 
-
 BEATS = 4
 """In the time for which nothing may be heard, at least: one or two may be lost."""
-
 
 log = logging.getLogger(__name__)
 

@@ -76,7 +76,6 @@ def argo(spec: Delivery) -> ArgoFleetSpec:
             "/spec/selector",
             "delivery.yaml:+8: fleet.patches[1].json6902[0].path: found spec.selector of Service support-llm-stable",
         ),
-        ("/env/-", "/imagePulPolicy", 'imagePulPolicy of Rollout support-llm: unknown field "imagePulPolicy"; did'),
         (
             "op: add, path: /metadata",
             "op: put, path: /metadata",

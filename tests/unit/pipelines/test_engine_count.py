@@ -8,7 +8,7 @@ import pytest
 import yaml
 from fakes.delivery.world import a_spec
 
-from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
+from pipelines.plan.region_objects import engine_counts, guard_image, unprotected
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -36,11 +36,6 @@ def test_each_region_needs_its_engines_twice_at_the_height_of_a_trial() -> None:
 def test_what_they_cost_follows_from_the_spec() -> None:
     counts = engine_counts(clusters(cost={"per_engine_hour": 2.5, "currency": "EUR"}))
     assert [(each.per_hour, each.currency) for each in counts] == [(10.0, "EUR"), (20.0, "EUR"), (10.0, "EUR")]
-
-
-def test_a_stable_that_gives_its_engines_away_needs_fewer() -> None:
-    count = engine_counts(clusters(canary={"replicas": 2, "dynamic_stable": True}, previous=None, autoscale=None))[0]
-    assert count == EngineCount(region="eu-west-1", serving=4, first=2, most=2, warm=0)
 
 
 def test_this_machines_fleet_is_counted_elsewhere() -> None:

@@ -10,6 +10,7 @@ import yaml
 from fakes.clusters.admission import Refusing
 from fakes.delivery.registry import FakeRegistry
 from fakes.fleet import release
+from fakes.schemas import problems_in
 
 from engine_images.launch import is_known
 from pipelines.adapters.engines import engine_provider
@@ -20,7 +21,6 @@ from pipelines.state import StateFolder
 from rollouts.cluster.model import launch_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, ImageLaunch
 from tidegate.core.model import Json

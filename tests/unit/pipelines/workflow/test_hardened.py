@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 from fakes.clusters.admission import Refusing
+from fakes.schemas import problems_in
 from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import account_of
 from pipelines.workflow.model import ENGINE, STEPS_OF, workflow
 from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
-from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 from tidegate.core.spec import SpecError, parse_spec

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from alike import some
+from fakes.schemas import problems_in
 from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 from fakes.workflow.interpreter import DELETED, ERROR, FAILED, LOST, Controller, Ended, Pod, texts, tries_again
 
@@ -22,7 +23,6 @@ from pipelines.spec.workflow import out_of_reach
 from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
 from pipelines.workflow.template import WEEK, deadline, disks, mutex
 from registry.model import ModelVersion
-from rollouts.manifests.schema import problems_in
 from tidegate.core.spec import SpecError, load_spec, parse_spec
 from tidegate.core.yaml_text import yaml_text
 
