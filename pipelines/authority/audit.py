@@ -122,7 +122,7 @@ def _other_findings(
         yield from _evidence(events, kept.fetch(delivery, EVIDENCE, Path(folder), transcripts(vouched(events))))
     for tag, says, planned in (
         (VERSION, summary.version, plan.version.version),
-        (CHAMPION, summary.champion, plan.champion.version if plan.champion else None),
+        (CHAMPION, summary.champion, plan.champion.version),
     ):
         if says != planned:
             yield ChainFinding(what="changed", where=tag, why=f"says {says}; planned was {planned}")

@@ -14,7 +14,7 @@ from fakes.delivery.world import World, a_spec, a_version
 
 from pipelines.authority.answering import AnswerVerifier, Hearing, Speaker, Tally, refuse_unanswerable
 from pipelines.authority.approvals import FREEZE, RESUME, Question, Rule, lifting, plan_digest, request, resumption
-from pipelines.events.journal import opening_of
+from pipelines.events.payloads import Opening
 from pipelines.model import Ending, Plan
 from pipelines.spec.approvals import NAMES, ProvenBy
 from pipelines.spec.delivery import Delivery
@@ -28,7 +28,7 @@ from tidegate.testing import FakeClock
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANN, BOB, CY, EVE = "ann of risk", "bob of risk", "cy of sales", "eve of risk"
 PLAN = Plan(name="support-llm", version=a_version("2"), champion=a_version("1"), regions=("eu-west-1",), steps=())
-OPENED = opening_of(PLAN, "delivery.yaml").event(AT, "delivery")
+OPENED = Opening.of_plan(PLAN, "delivery.yaml").event(AT, "delivery")
 
 
 def saying(
