@@ -60,28 +60,6 @@ def with_judge(more: str = "", canary: str = CANARY) -> str:
     return "\n".join(lines) + "\n" + more
 
 
-def test_the_judge_of_a_canary_needs_samples() -> None:
-    at = with_judge().splitlines().index(CANARY) + 1
-    assert problems(with_judge()) == [
-        f"delivery.yaml:{at}: stages[2].canary.gates[1]: found 'judge' of users' answers, and nobody keeps any; "
-        "expected a section `samples`, or the gate in shadow alone"
-    ]
-    assert spec(with_judge("samples: {}\n")).samples == SamplesSpec()
-
-
-def test_clusters_have_samples_of_engines_that_tidegate_builds_and_no_drift() -> None:
-    asked = with_judge("samples: {share: 10%}\n") + CLUSTERS
-    assert spec(asked).samples == SamplesSpec(share=0.1)
-    others = asked.replace("engine: {", f"engine: {{image: 'registry.example/vllm@sha256:{'6' * 64}', ", 1)
-    assert any("samples: found samples of users' requests with `engine.image`" in each for each in problems(others))
-    drift = with_judge(canary="  - canary: {gates: [errors, drift]}").replace(JUDGE, "  drift: {outputs: [length]}")
-    assert spec(drift).gates.drift is not None
-    assert any(
-        "gates[1]: found 'drift' in clusters, where nobody writes down what users ask" in each
-        for each in problems(drift + CLUSTERS)
-    )
-
-
 def test_it_says_what_is_taken_out_and_for_how_long() -> None:
     text = with_judge("samples: {redact: [email, phone], words: [ACME], keep: 1m, max_megabytes: 4}\n")
     samples = spec(text).samples
