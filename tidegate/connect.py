@@ -47,7 +47,7 @@ from pipelines.plan.gates import rules_of
 from pipelines.ports import Fleet, Tokenizer
 from pipelines.repository import git_access_for
 from pipelines.run.context import Backends, Context
-from pipelines.run.git import GitPreview, preview_git, refuse_unreadable_sync
+from pipelines.run.git import GitEdits, preview_git, refuse_unreadable_sync
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
@@ -290,7 +290,7 @@ def preconditions(
     *,
     users: bool = False,
     asker: Prover | None = None,
-    tell: Callable[[GitPreview], object] | None = None,
+    tell: Callable[[GitEdits], object] | None = None,
 ) -> Iterator[Reason]:
     """Why a delivery by this plan could not begin, each reason with its place and remedy; without one, what is known
     before anything outside this machine is asked.
@@ -327,8 +327,8 @@ def preconditions(
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
     access = git_access_for(spec, SystemClock())
     try:
-        if (preview := preview_git(spec, access, plan if tell else None)) and tell:
-            tell(preview)
+        if (edits := preview_git(spec, access, plan if tell else None)) is not None and tell:
+            tell(edits)
     except TidegateError as error:
         # What a file of the repository lacks, the spec or that file has to bring; a right, whoever pushes.
         yield Reason(error, Lies.SPEC if isinstance(error, SpecError) else Lies.RIGHTS)
