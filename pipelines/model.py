@@ -90,9 +90,9 @@ class PlanStep(Value):
 class Resolved(Value):
     """What was settled when the delivery was opened; whatever anybody writes elsewhere later changes nothing."""
 
-    spec: Digest
-    """Of the spec's file."""
-    gates: Digest
+    spec: Digest = "0" * 64
+    """Of the spec's file; before anything is settled one that no file has."""
+    gates: Digest = "0" * 64
     """Of the settings of all gates."""
     files: Mapping[InnerPath, Digest] = {}
     """Of every kept file, the spec included, by its place; none where they could not be kept."""
@@ -145,7 +145,7 @@ class Plan(Value):
     """What is delivered; None in plans of a tidegate that knew engines by their model version alone."""
     champion_engine: EngineRecord | None = None
     """What is in production; None where nobody has recorded it."""
-    resolved: Resolved | None = None
+    resolved: Resolved = Resolved()
     """None before a delivery is opened, and of one whose tidegate settled nothing."""
 
     @property

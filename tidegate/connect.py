@@ -179,14 +179,13 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
 
     at, spec = carried.at, carried.spec
     places = {region: there.prometheus for region, there in fleet.regions.items()}
-    images = carried.plan.resolved.images if carried.plan.resolved else {}
     async with (
         open_clusters(
             spec,
             fleet,
             carrier=carried.carrier,
             public_keys=pem_of(at.images),
-            engines=engines_of(carried.plan, spec, images),
+            engines=engines_of(carried.plan, spec, carried.plan.resolved.images),
         ) as fleets,
         open_samples(spec, fleet) as samples,
     ):
@@ -199,7 +198,7 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
         )
         yield Backends(
             fleets=fleets,
-            engines=engine_provider(spec, at.state, at.registry, images, at.images),
+            engines=engine_provider(spec, at.state, at.registry, carried.plan.resolved.images, at.images),
             proxy=metrics,
             chat=OpenAIChat(),
             tokenizer=file_tokenizer(),

@@ -55,9 +55,8 @@ class FileChanges(Value):
 def image_of(plan: Plan, spec: Delivery, engine: str) -> str:
     """The image that clusters run for an engine of the plan; empty where it is unknown before a delivery is opened."""
     records = {each.name: each.image for each in (plan.engine, plan.champion_engine) if each}
-    settled = plan.resolved.images if plan.resolved else {}
     own = spec.engine.image.reference if spec.engine.image else ""
-    return settled.get(engine) or records.get(engine) or own
+    return plan.resolved.images.get(engine) or records.get(engine) or own
 
 
 def wanted_of_wave(spec: Delivery, git: GitSpec, wave: int, *, engine: str, image: str) -> list[WantedFile]:
