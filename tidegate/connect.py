@@ -19,7 +19,7 @@ from gates.adapters.records import RecordSource
 from gates.analyses.queries import QuerySource, asking_prometheus
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.clusters import engines_of
-from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
+from pipelines.adapters.engines import engine_provider, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
 from pipelines.adapters.load.process import LocustLoads
 from pipelines.adapters.samples import LocalSamples
@@ -313,7 +313,10 @@ def preconditions(
         return
 
     async def ready_machine() -> None:
-        require_engine_environment(spec.engine)
+        # Not above: it reads what is installed.
+        from engine_images.adapters.environment import find_engine_environment
+
+        find_engine_environment(spec.engine.accelerator.platform)
         if host := await running_host(at.root):
             require_regions(host, spec.regions.names)
 
