@@ -81,9 +81,12 @@ def cluster_fleet(
     labels = {"service": spec.metadata.name, "region": region}
 
     def served(series_of: Callable[[str], str | None]) -> RequestCounter:
+        # Not above: it brings half of what a rollback would load before it sends its first request.
+        from pipelines.adapters.series import ServedByPrometheus
+
         if isinstance(fleet, ArgoFleetSpec):
-            return _served_counter(prometheus, lambda version: {**labels, "version": version})
-        return _served_counter(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
+            return ServedByPrometheus(prometheus, lambda version: {**labels, "version": version})
+        return ServedByPrometheus(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
 
     # As long as a rendered Rollout itself waits for progress: the one who gives up first says why.
     start = fleet.pod.ready_within if isinstance(fleet, ArgoFleetSpec) else fleet.engine_starts_within
@@ -218,13 +221,6 @@ async def _renewed_leases(fleets: Mapping[str, AnyRegion], carrier: Carrier | No
             task.cancel()
         await asyncio.wait(tasks)
         await asyncio.gather(*(fleet.leave() for fleet in fleets.values()))
-
-
-def _served_counter(at: PrometheusEndpoint, labels: Callable[[str], Mapping[str, str]]) -> RequestCounter:
-    # Not above: it brings half of what a rollback would load before it sends its first request.
-    from pipelines.adapters.series import ServedByPrometheus
-
-    return ServedByPrometheus(at, labels)
 
 
 NO_SERIES = "unknown"
