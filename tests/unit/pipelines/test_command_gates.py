@@ -128,17 +128,6 @@ async def test_what_was_not_there_is_asked_again_as_often_as_is_said(tmp_path: P
     assert len(stayed_away.told.asked) == 3
 
 
-async def test_running_is_asked_again_until_the_time_is_over(tmp_path: Path) -> None:
-    running = Answer(outcome="running", reason="12 of 90")
-    await (ended := Asked(tmp_path, running, running, PASS)).run()
-    assert len(ended.told.asked) == 3
-    endless = Asked(tmp_path, running)
-    stop = await endless.stopped()
-    assert (stop.ending, stop.reason) == (Ending.INCONCLUSIVE, "gate safety: still running after 1m: 12 of 90")
-    assert len(endless.told.asked) == 6
-    assert endless.kept.count("said ") >= 6
-
-
 async def test_scores_are_judged_by_the_gates_share_of_the_budget(tmp_path: Path) -> None:
     def scored(canary: float) -> Answer:
         pair = PairedAnswer(stable=PairedReply(score=1.0), canary=PairedReply(score=canary))
