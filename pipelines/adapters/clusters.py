@@ -11,6 +11,7 @@ from typing import Any
 
 from gates.model import ArmKey
 from pipelines.model import Plan
+from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in
@@ -82,9 +83,12 @@ def cluster_fleet(
     labels = {"service": spec.metadata.name, "region": region}
 
     def served(series_of: Callable[[str], str | None]) -> RequestCounter:
+        # Not above: it brings half of what a rollback would load before it sends its first request.
+        from pipelines.adapters.series import ServedByPrometheus
+
         if isinstance(fleet, ArgoFleetSpec):
-            return _served_counter(prometheus, lambda version: {**labels, "version": version})
-        return _served_counter(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
+            return ServedByPrometheus(prometheus, lambda version: {**labels, "version": version})
+        return ServedByPrometheus(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
 
     # As long as a rendered Rollout itself waits for progress: the one who gives up first says why.
     start = fleet.pod.ready_within if isinstance(fleet, ArgoFleetSpec) else fleet.engine_starts_within
@@ -118,7 +122,12 @@ def cluster_fleet(
         after_abort_seconds=fleet.canary.after_abort.total_seconds(),
         nodes_grow=fleet.nodes.grow,
     )
-    return ArgoFleet(ours, render=rendering(spec, fleet, region, public_keys), **options)
+    tried = engines[-1] if engines and fleet.patches else None
+    if tried:
+        number, digest = tried.version.partition("-")[0], tried.digest
+        launch = image_launch(spec, fleet, spec.engine, version=number, digest=digest)
+        tried = tried.model_copy(update={"launch": launch})
+    return ArgoFleet(ours, render=rendering(spec, fleet, region, public_keys), tried=tried, **options)
 
 
 @asynccontextmanager
@@ -224,13 +233,6 @@ async def _renewed_leases(fleets: Mapping[str, AnyRegion], carrier: Carrier | No
         await asyncio.gather(*(fleet.leave() for fleet in fleets.values()))
 
 
-def _served_counter(at: PrometheusEndpoint, labels: Callable[[str], Mapping[str, str]]) -> RequestCounter:
-    # Not above: it brings half of what a rollback would load before it sends its first request.
-    from pipelines.adapters.series import ServedByPrometheus
-
-    return ServedByPrometheus(at, labels)
-
-
 NO_SERIES = "unknown"
 """In place of a value that nobody knows: nothing has it, where an empty one would be everything without the label."""
 
@@ -256,7 +258,7 @@ async def foreign_objects_in_clusters(
     """By region, as a delivery looks before its first write: objects of others, or why nobody could look.
 
     Raises:
-        Unfit: a Rollout of others cannot be moved as the spec says.
+        Unfit: objects of others cannot be moved as the spec says, or the API server refuses a patched one.
         TidegateError: no cluster can be reached from here.
     """
 

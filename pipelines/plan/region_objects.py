@@ -257,11 +257,8 @@ def engine_counts(spec: Delivery) -> tuple[EngineCount, ...]:
 def _count(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> EngineCount:
     """As the region's own check before a version is brought up has it."""
     replicas, some = fleet.replicas_in(region), Engine(version="1", digest="", model="", image="any")
-    canary = {
-        "steps": steps_of(region_release(spec, spec.regions.names[0], some), fleet.canary, replicas),
-        "dynamicStableScale": fleet.canary.dynamic_stable,
-    }
-    rollout: Json = {"spec": {"replicas": replicas, "strategy": {"canary": canary}}}
+    steps = steps_of(region_release(spec, spec.regions.names[0], some), fleet.canary, replicas)
+    rollout: Json = {"spec": {"replicas": replicas, "strategy": {"canary": {"steps": steps}}}}
     need = engine_demand(rollout, rollout)
     return EngineCount(
         region=region,

@@ -24,7 +24,6 @@ from rollouts.errors import (
     Conflict,
     FleetError,
     Forbidden,
-    Gone,
     Invalid,
     NoAccess,
     NoConnection,
@@ -102,11 +101,9 @@ class KubeClient:
         except NotFound:
             return None
 
-    async def list(
-        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> ObjectList:
-        """All objects that match the selectors, at one moment."""
-        chosen = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+    async def list(self, resource: Resource, *, labels: str = "", namespace: str | None = None) -> ObjectList:
+        """All objects that match the selector, at one moment."""
+        chosen = {"labelSelector": labels} if labels else {}
         found = await self.send(Request("GET", resource, namespace=namespace, query=chosen))
         if "items" not in found or "metadata" not in found:
             raise Unreachable(
@@ -161,17 +158,13 @@ class KubeClient:
         *,
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
-        dry_run: bool = False,
-        namespace: str | None = None,
     ) -> Json:
         """Change a part; with `metadata.resourceVersion` in a merge patch, Conflict when somebody was faster."""
-        query = STRICT | (DRY_RUN if dry_run else {})
-        return await self.send(Request("PATCH", resource, name, namespace, subresource, kind, body, query))
+        return await self.send(Request("PATCH", resource, name, None, subresource, kind, body, STRICT))
 
-    async def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
+    async def delete(self, resource: Resource, name: str) -> None:
         """Ask for its end, dependents in the background; NotFound when it is gone already."""
-        query = {"propagationPolicy": "Background"}
-        await self.send(Request("DELETE", resource, name, namespace, query=query))
+        await self.send(Request("DELETE", resource, name, query={"propagationPolicy": "Background"}))
 
     async def send(self, request: Request) -> Json:
         """One request as it is; everything above is built on it."""
@@ -379,7 +372,6 @@ KINDS: Mapping[int, type[ApiError]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
-    410: Gone,
     422: Invalid,
     429: TooManyRequests,
 }

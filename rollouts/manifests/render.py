@@ -13,9 +13,7 @@ from rollouts.manifests.objects.capacity import (
     disruption_budget,
     node_pool,
     placeholders,
-    priority_classes,
     scaled_object,
-    trigger_authentication,
 )
 from rollouts.manifests.objects.guard import guard_of, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
@@ -74,17 +72,14 @@ def _labels(site: Site, given: Json) -> Json:
 def _setup(site: Site) -> Iterator[Json]:
     fleet, keys = site.fleet, site.release.public_keys
     yield from access(site)
-    yield from priority_classes(site)
     if fleet.nodes.karpenter:
         yield node_pool(site, fleet.nodes.karpenter)
     if fleet.network:
         yield network_policy(site, fleet.network)
     if keys:
         yield manifest(CONFIG_MAPS, public_keys(site.name), site, data={PUBLIC_KEYS: keys})
-    if credentials := trigger_authentication(site):
-        yield credentials
     if fleet.warm_pool:
-        yield placeholders(site, fleet.warm_pool)
+        yield from placeholders(site, fleet.warm_pool)
     yield from guard_of(site)
     yield from admission(site)
 
@@ -114,8 +109,6 @@ def beside(
         theirs, route = fleet.rollout, fleet.route_kind
         rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
         said |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
-    place, ours = Place(name, fleet.namespace), tuple(each for each in rights if each.resource != EVENTS)
-    return (
-        *account_with((*ours, *asking_rights(services)), place, driver(name)),
-        *guarding(place, image, rights, region, said, settings=fleet.guard),
-    )
+    ours = (*(each for each in rights if each.resource != EVENTS), *asking_rights(services))
+    place = Place(name, fleet.namespace)
+    return (*account_with(ours, place, driver(name)), *guarding(place, image, rights, region, said))

@@ -153,8 +153,7 @@ class Api:
 
     def _listed(self, kind: Resource, asked: Asked, namespace: str) -> Json:
         """Items of a typed list have no apiVersion and kind of their own; those of custom resources do."""
-        labels, fields = asked.query.get("labelSelector", ""), asked.query.get("fieldSelector", "")
-        items = list(self.cluster.all_shared(kind, labels=labels, fields=fields, namespace=namespace))
+        items = list(self.cluster.all_shared(kind, labels=asked.query.get("labelSelector", ""), namespace=namespace))
         if not is_custom(kind):
             items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
         metadata = {"resourceVersion": str(self.cluster.store.version)}
