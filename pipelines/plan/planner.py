@@ -112,8 +112,8 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
 
 
 def asks_arms(spec: Delivery, region: str) -> bool:
-    """Whether single arms of the region have addresses: without them nobody asks a canary that has no user yet."""
-    return isinstance(spec.fleet, LocalFleet) or bool(spec.fleet.regions[region].arms)
+    """Whether single arms of the region can be asked: without them nobody asks a canary that has no user yet."""
+    return isinstance(spec.fleet, LocalFleet) or bool(spec.fleet.regions[region].arms or spec.arm_services(region))
 
 
 def _gate_plans(

@@ -55,6 +55,8 @@ def unprotected(spec: Delivery) -> Iterator[str]:
             "reach any address"
         )
     if isinstance(spec.fleet, RouteFleetSpec):
+        if spec.fleet.keep and not guard_image(spec):
+            yield "without a guard `fleet.keep` does nothing: it is the guard that scales down"
         yield "the next version starts where the one before the last promotion is: from then on none goes back to that"
 
 

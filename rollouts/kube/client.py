@@ -191,6 +191,21 @@ class KubeClient:
             hint="check the server in the kubeconfig: a proxy or a login page answers",
         )
 
+    async def stream(self, method: str, path: str, *, headers: Mapping[str, str], content: bytes) -> httpx.Response:
+        """The answer of what is behind the API server, as it comes, whatever its status; sent once. The caller ends it.
+
+        Raises:
+            FleetError: the API server was not reached.
+        """
+        arguments, credential = {"headers": headers, "content": content}, await self._credentials.credential()
+        response = await self._exchange(credential, method, path, arguments, stream=True)
+        if response.status_code != 401:
+            return response
+        await response.aclose()
+        return await self._exchange(
+            await self._credentials.credential(credential), method, path, arguments, stream=True
+        )
+
     async def close(self) -> None:
         """Close every connection."""
         clients, self._clients = self._clients, {}
@@ -218,19 +233,22 @@ class KubeClient:
                 if not (may_repeat(error, changes_nothing=changes_nothing) and await attempts.pause(error)):
                     raise
 
-    async def _exchange(self, credential: Credential, method: str, path: str, arguments: Json) -> httpx.Response:
+    async def _exchange(
+        self, credential: Credential, method: str, path: str, arguments: Json, *, stream: bool = False
+    ) -> httpx.Response:
         server, seconds = credential.server, max(MIN_SECONDS, min(TIMEOUT_SECONDS, time_left()))
         headers = arguments["headers"] | {"Accept": "application/json", "User-Agent": f"tidegate/{__version__}"}
         if credential.authorization:
             headers["Authorization"] = credential.authorization
         ours = {
             "headers": headers,
-            "timeout": httpx.Timeout(seconds, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
+            "timeout": httpx.Timeout(None if stream else seconds, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
             "extensions": {"sni_hostname": server.tls_name} if server.tls_name else {},
         }
         try:
             client = await self._client(server)
-            response = await client.request(method, server.url + path, **arguments | ours)
+            request = client.build_request(method, server.url + path, **arguments | ours)
+            response = await client.send(request, stream=stream)
         except (httpx.InvalidURL, httpx.RequestError) as error:
             kind, what, hint = next(row[1:] for row in NO_ANSWER if isinstance(error, row[0]))
             message = f"{server.url} {what.format(seconds=seconds)}"

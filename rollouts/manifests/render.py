@@ -8,7 +8,7 @@ from rollouts.kube.resources import CONFIG_MAPS, EVENTS
 from rollouts.manifests.admission import admission
 from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, driver, public_keys
 from rollouts.manifests.manifest import Place, Release, Site, manifest
-from rollouts.manifests.objects.access import access, account_with, guard_rights, route_rights
+from rollouts.manifests.objects.access import access, account_with, asking_rights, guard_rights, route_rights
 from rollouts.manifests.objects.capacity import (
     disruption_budget,
     node_pool,
@@ -84,7 +84,9 @@ def _setup(site: Site) -> Iterator[Json]:
     yield from admission(site)
 
 
-def beside(name: str, fleet: TheirsFleetSpec, region: str, image: str) -> tuple[Json, ...]:
+def beside(
+    name: str, fleet: TheirsFleetSpec, region: str, image: str, services: Iterable[str] = ()
+) -> tuple[Json, ...]:
     """What an administrator applies in a region next to objects of others: tidegate's rights, and the guard.
 
     tidegate gets a service account, for where it runs in the cluster, and may what its guard may, but write Events; no
@@ -95,15 +97,20 @@ def beside(name: str, fleet: TheirsFleetSpec, region: str, image: str) -> tuple[
         fleet: its fleet.
         region: one of the fleet's.
         image: of the guard, by digest; empty for no guard.
+        services: that are asked through the API server.
     """
     said: Json = {"start_seconds": fleet.start_within.total_seconds()}
     if isinstance(fleet, RouteFleetSpec):
         rights = route_rights(name, fleet.reference)
         said["reference"] = fleet.reference.model_dump(mode="json", exclude_defaults=True)
+        said |= {"keep_seconds": fleet.keep.total_seconds()} if fleet.keep else {}
     else:
         assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
         theirs, route = fleet.rollout, fleet.route_kind
         rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
         said |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
     place, ours = Place(name, fleet.namespace), tuple(each for each in rights if each.resource != EVENTS)
-    return (*account_with(ours, place, driver(name)), *guarding(place, image, rights, region, said))
+    return (
+        *account_with((*ours, *asking_rights(services)), place, driver(name)),
+        *guarding(place, image, rights, region, said),
+    )

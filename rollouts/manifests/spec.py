@@ -35,7 +35,7 @@ from tidegate.core.access import (
     conflicts_for_rollouts,
     endpoint_too,
 )
-from tidegate.core.model import SpecConflict, SpecModel, Value
+from tidegate.core.model import Loc, SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
 from tidegate.core.units import Duration, format_duration
 
@@ -136,6 +136,13 @@ class ClusterFleetSpec(SpecModel):
             if other != name:
                 found = f"the cluster of {other}, where {why}"
                 yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
+
+    @staticmethod
+    def gone_too_soon(where: Loc, keep: timedelta | None, context: FleetValidationContext) -> Iterator[SpecConflict]:
+        """Engines to go back to that end while a region is still watched."""
+        if keep and keep <= context.bake:
+            expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"
+            yield SpecConflict(where, f"{format_duration(keep)}: gone before the bake ends", expected)
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         """What does not fit the rest of the delivery, each with its place below `fleet`: regions of no wave, and waves
@@ -296,10 +303,7 @@ class ArgoFleetSpec(ClusterFleetSpec):
         longest = LONGEST_NAME - len(CANARY) - 1
         if len(context.name) > longest:
             yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
-        if self.previous and self.previous.keep <= context.bake:
-            found = f"{format_duration(self.previous.keep)}: gone before the bake ends"
-            expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"
-            yield SpecConflict(("previous", "keep"), found, expected)
+        yield from self.gone_too_soon(("previous", "keep"), self.previous.keep if self.previous else None, context)
 
     def _conflicts_of_numbers(self) -> Iterator[SpecConflict]:
         wanted = {("replicas",): self.replicas} | {

@@ -82,9 +82,9 @@ def render(
     read = read_spec(spec)
     if isinstance(read.fleet, TheirsFleetSpec):
         # Rights and the guard, beside objects that are not tidegate's own.
-        objects: Sequence[Json] = beside(
-            read.metadata.name, read.fleet, region_of(read.fleet, region), guard_image(read)
-        )
+        there = region_of(read.fleet, region)
+        services = read.arm_services(there).values()
+        objects: Sequence[Json] = beside(read.metadata.name, read.fleet, there, guard_image(read), services)
     else:
         parts = [each for each in RenderPart if not part or each in part]
         *_, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
