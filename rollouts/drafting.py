@@ -133,8 +133,8 @@ async def drafted_from_route(
     ]
     pairs = {tuple(sorted(rule)): rule for rule in rules if len(rule) == 2}
     if len(pairs) != 1:
-        said = "; ".join(", ".join(rule) or "none" for rule in rules)
-        raise UsageError(f"HTTPRoute {route}: found backends {said}; expected rules that share the same two")
+        there = "; ".join(", ".join(rule) or "none" for rule in rules)
+        raise UsageError(f"HTTPRoute {route}: found backends {there}; expected rules that share the same two")
     (backends,) = pairs.values()
     pods = {backend: await _pods_of(cluster, ref) for backend, ref in backends.items()}
     label = await _told_apart_by(cluster, *(labels for labels, _ in pods.values()))
