@@ -151,7 +151,7 @@ async def drafted_from_route(
     fleet |= {"label": re.sub(r"\W", "_", label or "service"), "peers": peers}
     entry = _entry(found) or await _gateway(cluster, found) or TODO_ENTRY
     place = {"entry": entry, "prometheus": TODO_PROMETHEUS}
-    return _spec(fleet, context, place, serving, fleet_note="" if label else todo, **said)
+    return _spec(fleet, context, place, serving, weights=(), fleet_note="" if label else todo, **said)
 
 
 async def _pods_of(cluster: KubeClient, ref: Json) -> tuple[Mapping[str, str], Json | None]:
