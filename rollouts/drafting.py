@@ -133,8 +133,8 @@ async def drafted_from_route(
     ]
     pairs = {tuple(sorted(rule)): rule for rule in rules if len(rule) == 2}
     if len(pairs) != 1:
-        said = "; ".join(", ".join(rule) or "none" for rule in rules)
-        raise UsageError(f"HTTPRoute {route}: found backends {said}; expected rules that share the same two")
+        there = "; ".join(", ".join(rule) or "none" for rule in rules)
+        raise UsageError(f"HTTPRoute {route}: found backends {there}; expected rules that share the same two")
     (backends,) = pairs.values()
     pods = {backend: await _pods_of(cluster, ref) for backend, ref in backends.items()}
     label = await _told_apart_by(cluster, *(labels for labels, _ in pods.values()))
@@ -146,16 +146,12 @@ async def drafted_from_route(
             serving = _container(workload, container)
             peers[backend]["workload"] = {"name": workload["metadata"]["name"], "set": dict(_fields(workload, serving))}
     todo = "# TODO: `label`, and `series` of each peer, by which Prometheus tells their engines apart.\n"
-    words: dict[str, Any] = {
-        "name": name or route,
-        "whose": f"two backends of HTTPRoute {route}",
-        "weights_from": "percent of users",
-    }
-    fleet: dict[str, Any] = {"kind": "route", "namespace": cluster.namespace, "route": route}
+    said = {"name": name or route, "whose": f"two backends of HTTPRoute {route}", "weights_from": "percent of users"}
+    fleet: Json = {"kind": "route", "namespace": cluster.namespace, "route": route}
     fleet |= {"label": re.sub(r"\W", "_", label or "service"), "peers": peers}
     entry = _entry(found) or await _gateway(cluster, found) or TODO_ENTRY
     place = {"entry": entry, "prometheus": TODO_PROMETHEUS}
-    return _spec(fleet, context, place, serving, fleet_note="" if label else todo, **words)
+    return _spec(fleet, context, place, serving, weights=(), fleet_note="" if label else todo, **said)
 
 
 async def _pods_of(cluster: KubeClient, ref: Json) -> tuple[Mapping[str, str], Json | None]:
