@@ -12,8 +12,8 @@ from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import Asked
 from fakes.kube.server import client_of, fixed
 
+from rollouts.adapters.service_proxy import forwarding
 from rollouts.kube.client import KubeClient
-from rollouts.kube.forward import forwarding
 from rollouts.kube.resources import SERVICES
 from tidegate.core.model import Json
 
