@@ -297,7 +297,7 @@ def preconditions(
         return
 
     async def ready_machine() -> None:
-        # Not above: it reads what is installed.
+        # Not above: a fleet on this machine alone needs it.
         from engine_images.adapters.environment import find_engine_environment
 
         find_engine_environment(spec.engine.accelerator.platform)
