@@ -29,7 +29,7 @@ Image = Annotated[
     str, Option(metavar="REPOSITORY@DIGEST", help="The engine's image; default: the spec's `engine.image`.")
 ]
 Digest = Annotated[str, Option(metavar="SHA256", help="Digest of the model version, as `model list` prints it.")]
-RenderAs = Literal["objects", "workflow", "argo-ignore", "flux-ignore"]
+RenderAs = Literal["objects", "workflow", "argo-ignore"]
 GUARD_RETRY_SECONDS = 60.0
 """For a way back that nobody answers; what was begun goes on with the next look."""
 
@@ -50,9 +50,9 @@ def render(
 ) -> int:
     """Print all objects that a region needs to serve an engine, as YAML for `kubectl apply`.
 
-    Or with `--as workflow` the delivery as an Argo WorkflowTemplate and what it needs; with `argo-ignore` or
-    `flux-ignore` what keeps Argo CD or Flux from writing back what deliveries write, for the `spec` of its Application
-    or Kustomization. Reads the spec only: asks no registry and no cluster, and changes nothing.
+    Or with `--as workflow` the delivery as an Argo WorkflowTemplate and what it needs; with `argo-ignore` what keeps
+    Argo CD from writing back what deliveries write, for the `spec` of its Application. Reads the spec only: asks no
+    registry and no cluster, and changes nothing.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def render(
 
             print_objects(rendered(blueprint_of(read_delivery(spec), spec)), given().output)
         else:
-            _print_ignored(spec, argo=form == "argo-ignore")
+            _print_ignored(spec)
         return ExitCode.DELIVERED
     from pipelines.adapters.specs import read_spec, region_of
     from pipelines.plan.region_objects import guard_image
@@ -82,9 +82,9 @@ def render(
     read = read_spec(spec)
     if isinstance(read.fleet, TheirsFleetSpec):
         # Rights and the guard, beside objects that are not tidegate's own.
-        objects: Sequence[Json] = beside(
-            read.metadata.name, read.fleet, region_of(read.fleet, region), guard_image(read)
-        )
+        there = region_of(read.fleet, region)
+        services = read.arm_services(there).values()
+        objects: Sequence[Json] = beside(read.metadata.name, read.fleet, there, guard_image(read), services)
     else:
         parts = [each for each in RenderPart if not part or each in part]
         *_, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
@@ -92,7 +92,7 @@ def render(
     return ExitCode.DELIVERED
 
 
-def _print_ignored(spec_path: Path, *, argo: bool) -> None:
+def _print_ignored(spec_path: Path) -> None:
     from pipelines.adapters.specs import on_clusters, read_spec
     from pipelines.plan.region_objects import rendering
     from rollouts.manifests import gitops
@@ -101,8 +101,7 @@ def _print_ignored(spec_path: Path, *, argo: bool) -> None:
     from tidegate.core.yaml_text import yaml_text
 
     if given().output is Output.NAME:
-        form = "argo-ignore" if argo else "flux-ignore"
-        raise UsageError(f"-o name: found --as {form}; expected text, json or yaml")
+        raise UsageError("-o name: found --as argo-ignore; expected text, json or yaml")
     spec = read_spec(spec_path)
     name = spec.metadata.name
     if isinstance(spec.fleet, TheirsFleetSpec):
@@ -113,11 +112,10 @@ def _print_ignored(spec_path: Path, *, argo: bool) -> None:
         engine = Engine(version="0", digest="", model=name, image="none")
         objects = (each for region in fleet.regions for each in rendering(spec, fleet, region)(engine))
         delivered = gitops.delivered_objects(objects)
-    settings = gitops.argo_cd_settings(delivered) if argo else gitops.flux_settings(delivered)
-    kind = "Application" if argo else "Kustomization"
+    settings = gitops.argo_cd_settings(delivered)
     given().show(
         settings,
-        f"# For the `spec` of the {kind} that has objects of {name} which deliveries write.",
+        f"# For the `spec` of the Application that has objects of {name} which deliveries write.",
         "# Objects of `--part setup` are not among them: Git owns those.",
         *yaml_text(settings).splitlines(),
     )
