@@ -11,7 +11,6 @@ from typing import Any
 
 from gates.model import ArmKey
 from pipelines.model import Plan
-from pipelines.plan.planner import asks_arms
 from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import rendering
 from pipelines.ports import UserSamples
@@ -27,7 +26,6 @@ from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.traffic_verification import RequestCounter
 from rollouts.errors import Unfit, Unreachable
 from rollouts.kube.client import RETRY_SECONDS, KubeClient, connect
-from rollouts.kube.forward import forwarding
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.manifests.theirs_spec import POD_HASH, ReferencedFleetSpec, RouteFleetSpec
 from rollouts.model import Engine, ForeignObject
@@ -39,7 +37,7 @@ from tidegate.core.process import note
 
 def needs_of(spec: Delivery, region: str) -> TrialNeeds:
     """What the stages need of the Rollout's steps."""
-    smoke = ("smoke",) if asks_arms(spec, region) else ()
+    smoke = ("smoke",) if spec.asks_arms(region) else ()
     dark = (*smoke, *(stage.name for stage in spec.stages if stage.name != "canary"))
     return TrialNeeds(weights=spec.canary.weights if spec.canary else (), dark=", ".join(dark))
 
@@ -167,8 +165,11 @@ async def open_clusters(
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace, retry_seconds=retries)
             stack.push_async_callback(cluster.close)
-            services, arms = spec.arm_services(region) if carrier else {}, dict[str, str]()
+            services, arms = spec.arm_services(region) if carrier and counted else {}, dict[str, str]()
             if services:
+                # Not above: who goes back asks no engine, and waits for no web server to be loaded.
+                from rollouts.kube.forward import forwarding
+
                 addresses = await stack.enter_async_context(forwarding(cluster, services.values()))
                 arms = {arm: addresses[service] for arm, service in services.items()}
             fleets[region] = cluster_fleet(

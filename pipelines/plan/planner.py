@@ -18,7 +18,6 @@ from pipelines.model import GatePlan, Plan, PlanStep, Resolved, SpecChange, Stag
 from pipelines.plan.gates import terms_of, traffic_of
 from pipelines.spec.approvals import asked_before
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
-from pipelines.spec.sections import LocalFleet
 from registry.files import compare
 from registry.model import ModelVersion
 from tidegate.core.units import format_duration
@@ -92,7 +91,7 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
         return PlanStep(stage=stage, wave=wave, region=region, weight=weight, expected_seconds=seconds, gates=gates)
 
     yield step(StageName.DEPLOY, ENGINE_START_SECONDS)
-    if asks_arms(spec, region):
+    if spec.asks_arms(region):
         yield step(StageName.SMOKE, SMOKE_SECONDS)
     # Answers do not depend on the region; one is enough, before any user has met the version.
     if spec.offline and region == spec.regions.names[0]:
@@ -109,11 +108,6 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
         gates = _gate_plans(spec, spec.canary, region, weight)
         yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
     yield step(StageName.PROMOTE, SMOKE_SECONDS)
-
-
-def asks_arms(spec: Delivery, region: str) -> bool:
-    """Whether single arms of the region can be asked: without them nobody asks a canary that has no user yet."""
-    return isinstance(spec.fleet, LocalFleet) or bool(spec.fleet.regions[region].arms or spec.arm_services(region))
 
 
 def _gate_plans(

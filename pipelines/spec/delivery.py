@@ -336,6 +336,10 @@ class Delivery(SpecModel):
         """Stages that ask engines of one arm."""
         return tuple(name for name in ("offline", "load", "shadow") if getattr(self, name))
 
+    def asks_arms(self, region: str) -> bool:
+        """Whether single arms of the region can be asked: else nobody asks a canary that has no user yet."""
+        return isinstance(self.fleet, LocalFleet) or bool(self.fleet.regions[region].arms or self.arm_services(region))
+
     def arm_services(self, region: str) -> Mapping[str, str]:
         """The Services that are asked through the region's API server, by arm: where the spec has no address of one."""
         if not isinstance(self.fleet, TheirsFleetSpec) or self.fleet.regions[region].arms or not self.asks_engines:

@@ -109,8 +109,6 @@ def beside(
         theirs, route = fleet.rollout, fleet.route_kind
         rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
         said |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
-    place, ours = Place(name, fleet.namespace), tuple(each for each in rights if each.resource != EVENTS)
-    return (
-        *account_with((*ours, *asking_rights(services)), place, driver(name)),
-        *guarding(place, image, rights, region, said),
-    )
+    ours = (*(each for each in rights if each.resource != EVENTS), *asking_rights(services))
+    place = Place(name, fleet.namespace)
+    return (*account_with(ours, place, driver(name)), *guarding(place, image, rights, region, said))

@@ -90,7 +90,10 @@ def referenced(bed: Bed, workload: str = "") -> Told:
             with watched(regions, region, NAME) as reached, model.users():
                 killed_and_resumed(model, region)
                 seconds = without_a_controller(model, region)
-                written_back(model, region, lambda: theirs.apply("2"), "asks for version 2 again")
+                # Of all at once the delivery would tell of the route, where it looks between the two writes.
+                written_back(
+                    model, region, lambda: theirs.apply("2", "Rollout", "Deployment"), "asks for version 2 again"
+                )
                 assert "--model=/models/support-llm/2" in theirs.template()["spec"]["containers"][0]["args"]
             asked = model.asked()
             assert not any(each.failed for each in asked), told(asked)
