@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gates.adapters.readers import embedder, judge_of, languages, likelihood
 from gates.analyses.agreement import AgreementGate, Likeness
+from gates.analyses.drift import DriftGate, Feature
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
@@ -72,7 +73,10 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
     quality, judge, agreements = gates.only(QualityGate), gates.only(JudgeGate), gates.of(AgreementGate).values()
     scorers = scorers_of(golden_set(spec, folder), quality.scorer) if quality else frozenset()
     by_meaning = any(gate.likeness is Likeness.MEANING for gate in agreements)
-    by_language = any(gate.min_same_language is not None for gate in agreements)
+    drift = gates.only(DriftGate)
+    by_language = any(gate.min_same_language is not None for gate in agreements) or bool(
+        drift and Feature.LANGUAGE in drift.thresholds
+    )
     return Readers(
         embedder=embedder() if by_meaning or Scorer.SEMANTIC in scorers else None,
         languages=languages() if by_language else None,
