@@ -77,6 +77,7 @@ class PairedProbes:
         """Send pairs within the context."""
         async with meanwhile(self._run(per_second)) as self._sender:
             yield
+        self._sender = None
 
     async def _run(self, per_second: float) -> None:
         """Until cancelled; a slow answer delays no other pair."""

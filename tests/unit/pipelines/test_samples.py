@@ -11,16 +11,25 @@ from fakes.delivery.world import SPEC, a_spec
 from fakes.services.chat_servers import FakeJudge, an_answer
 
 from engine_images.samples.key import REDACTED
+from gates.analyses.agreement import AgreementGate
+from gates.analyses.drift import DriftGate
 from gates.analyses.judge import ScoresGate
 from gates.answers.samples import TakenSamples, UserSample
 from gates.evidence.batch import USUAL_LOOK, ArmName
-from gates.judge.judge import Judge
+from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeControl, JudgeGate
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.traffic import Exposure
 from pipelines.plan.gates import traffic_of
-from pipelines.run.stages.live import MOST_UNDER_WAY, RENEW_SECONDS, TAKE_SECONDS, SampledAnswers
+from pipelines.run.user_answers import (
+    MOST_UNDER_WAY,
+    RENEW_SECONDS,
+    SETTLES_SECONDS,
+    TAKE_SECONDS,
+    AnsweredUsers,
+    CopiedRequests,
+)
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import SamplesSpec
 from rollouts.model import EngineSet, Role
@@ -53,33 +62,52 @@ def problems(text: str) -> list[str]:
     return [str(problem) for problem in refused.value.problems]
 
 
-def with_judge(more: str = "", canary: str = CANARY) -> str:
-    lines = [JUDGE if line.startswith("  agreement") else line for line in SPEC.splitlines()]
+def with_judge(end: str = "", *, canary: str = CANARY, shadow: str = SHADOW, more: str = "") -> str:
+    """`end` is more of the spec, `more` is more gates."""
+    lines = [f"{JUDGE}\n{more}" if line.startswith("  agreement") else line for line in SPEC.splitlines()]
     lines = [canary if line.startswith("  - canary") else line for line in lines]
-    lines = [SHADOW if line.startswith("  - shadow") else line for line in lines]
-    return "\n".join(lines) + "\n" + more
+    lines = [shadow if line.startswith("  - shadow") else line for line in lines]
+    return "\n".join(lines) + "\n" + end
 
 
-def test_the_judge_of_a_canary_needs_samples() -> None:
-    at = with_judge().splitlines().index(CANARY) + 1
-    assert problems(with_judge()) == [
-        f"delivery.yaml:{at}: stages[2].canary.gates[1]: found 'judge' of users' answers, and nobody keeps any; "
-        "expected a section `samples`, or the gate in shadow alone"
-    ]
-    assert spec(with_judge("samples: {}\n")).samples == SamplesSpec()
+@pytest.mark.parametrize(
+    ("shadow", "canary", "at"),
+    [
+        (SHADOW, CANARY, "stages[2].canary.gates[1]: found 'judge'"),
+        (
+            SHADOW.replace("errors", "errors, drift"),
+            CANARY.replace(", judge", ""),
+            "stages[1].shadow.gates[1]: found 'drift'",
+        ),
+        (SHADOW, CANARY.replace("judge", "drift"), "stages[2].canary.gates[1]: found 'drift'"),
+    ],
+)
+def test_gates_of_users_answers_need_samples(shadow: str, canary: str, at: str) -> None:
+    text = with_judge(canary=canary, shadow=shadow, more="  drift: {min_requests: 50}")
+    found = problems(text)
+    assert len(found) == 1
+    assert f"{at} of users' answers, and nobody keeps any; expected a section `samples`, or no such gate" in found[0]
+    assert spec(text + "\nsamples: {}\n").samples == SamplesSpec()
 
 
-def test_clusters_have_samples_of_engines_that_tidegate_builds_and_no_drift() -> None:
+def test_the_judge_in_shadow_takes_our_own_prompts_where_nobody_keeps_users_answers() -> None:
+    text = with_judge(shadow=SHADOW.replace("errors", "errors, judge"), canary=CANARY.replace(", judge", ""))
+    assert spec(text).sources_in("shadow")["judge"] == ("probe",)
+    assert spec(text + "\nsamples: {}\n").sources_in("shadow")["judge"] == ("samples",)
+
+
+def test_how_alike_users_answers_must_be_is_said() -> None:
+    lines = [f"{line}\nsamples: {{}}" if line.startswith("traffic") else line for line in SPEC.splitlines()]
+    assert spec("\n".join(lines)).sources_in("shadow")["agreement"] == ("samples",)
+    (found,) = problems("\n".join(lines).replace("min_similarity: 0.6, ", ""))
+    assert "gates.agreement: found users' answers without `min_similarity`; expected how alike two of one v" in found
+
+
+def test_clusters_have_samples_of_engines_that_tidegate_builds() -> None:
     asked = with_judge("samples: {share: 10%}\n") + CLUSTERS
     assert spec(asked).samples == SamplesSpec(share=0.1)
     others = asked.replace("engine: {", f"engine: {{image: 'registry.example/vllm@sha256:{'6' * 64}', ", 1)
     assert any("samples: found samples of users' requests with `engine.image`" in each for each in problems(others))
-    drift = with_judge(canary="  - canary: {gates: [errors, drift]}").replace(JUDGE, "  drift: {outputs: [length]}")
-    assert spec(drift).gates.drift is not None
-    assert any(
-        "gates[1]: found 'drift' in clusters, where nobody writes down what users ask" in each
-        for each in problems(drift + CLUSTERS)
-    )
 
 
 def test_it_says_what_is_taken_out_and_for_how_long() -> None:
@@ -105,6 +133,12 @@ def test_a_plan_knows_how_many_answers_are_judged(percent: int, pairs: float) ->
     exposure = Exposure(requests_per_second=200, percent=percent, sampled=0.05, within_seconds=60)
     assert exposure.arrivals("samples").canary == pytest.approx(pairs)
     assert exposure.timed("samples")
+
+
+def test_in_shadow_a_request_and_its_copy_are_a_pair() -> None:
+    exposure = Exposure(requests_per_second=200, percent=50, mirrored=True, sampled=0.05, within_seconds=60)
+    assert exposure.arrivals("samples").canary == exposure.arrivals("samples").stable == pytest.approx(5.0)
+    assert exposure.pairs("samples") and not exposure.pairs("proxy")
 
 
 def test_a_plans_traffic_is_that_of_the_spec() -> None:
@@ -164,6 +198,12 @@ def engine(role: Role, version: str) -> EngineSet:
 ARMS = {ArmName.STABLE: engine(Role.STABLE, "1"), ArmName.CANARY: engine(Role.CANARY, "2")}
 
 
+def answered(engines: Engines, judge: Judge | None, clock: FakeClock, copied: float | None = None) -> AnsweredUsers:
+    """Entered while a canary is there."""
+    scored = ScoredPairs(judge) if judge else None
+    return AnsweredUsers(engines, clock, ARMS, region="eu", shares=SHARES, scored=scored, copied=copied)
+
+
 async def passed(clock: FakeClock, seconds: float) -> None:
     """So much time, which passes because samples are taken, and what it takes until everybody has had a turn."""
     until = clock.elapsed + seconds
@@ -177,7 +217,7 @@ async def trial(engines: Engines, client: FakeJudge | None = None, *, seconds: f
     plan = AnalysisPlan(settings={"judge": ScoresGate(max_drop=0.1)}, sources={"judge": ("samples",)})
     test, clock = SequentialTest(plan), FakeClock()
     judge = Judge(GATE, client or FakeJudge(), seed=1)
-    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+    async with answered(engines, judge, clock) as answers:
         while clock.elapsed < seconds:
             await passed(clock, 10)
             test.take(answers.drain())
@@ -205,7 +245,7 @@ async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged()
     client, clock = FakeJudge(), FakeClock()
     engines = Engines(left=100)
     judge = Judge(GATE, client, seed=1)
-    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+    async with answered(engines, judge, clock) as answers:
         await passed(clock, TAKE_SECONDS)
         counts = answers.counts
     assert counts["left"] == counts["stable"] + counts["canary"] > 0
@@ -215,7 +255,7 @@ async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged()
 async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
     engines, clock = Engines(), FakeClock()
     judge = Judge(GATE, FakeJudge(), seed=1)
-    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES):
+    async with answered(engines, judge, clock):
         await passed(clock, 4 * RENEW_SECONDS)
     assert engines.kept[0] == ("eu", SHARES)
     assert 3 <= len(engines.kept) <= 5
@@ -225,7 +265,7 @@ async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
 async def test_an_engine_that_gives_nothing_away_is_no_evidence() -> None:
     engines, clock = Engines(), FakeClock()
     judge = Judge(GATE, FakeJudge(), seed=1)
-    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+    async with answered(engines, judge, clock) as answers:
         engines.gone = True
         await passed(clock, TAKE_SECONDS)
         assert [(each.gate, each.outcome) for each in answers.blind()] == [("evidence", GateOutcome.ERROR)]
@@ -242,7 +282,7 @@ async def test_a_slow_judge_holds_few_answers() -> None:
 
     client, clock = Slow(), FakeClock()
     judge = Judge(GATE, client, seed=1)
-    async with SampledAnswers(Engines(), judge, clock, ARMS, region="eu", shares=SHARES):
+    async with answered(Engines(), judge, clock):
         await passed(clock, 60)
     assert len(client.requests) == 2 * MOST_UNDER_WAY
 
@@ -254,9 +294,104 @@ async def test_a_bug_does_not_look_like_silence() -> None:
 
     clock = FakeClock()
     judge = Judge(GATE, FakeJudge(), seed=1)
-    async with SampledAnswers(Broken(), judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+    async with answered(Broken(), judge, clock) as answers:
         await passed(clock, TAKE_SECONDS)
         for _ in range(5):
             await asyncio.sleep(0)
         with pytest.raises(ExceptionGroup):
             answers.drain()
+
+
+class Copies(Engines):
+    """Each request of stable's users goes to both arms; of some the canary's answer is another, or never comes."""
+
+    def __init__(self, *, worse: float = 0.0, lost: float = 0.0, failing: float = 0.0, each: int = 5) -> None:
+        super().__init__()
+        self.worse, self.lost, self.failing, self.count = worse, lost, failing, each
+        self.copies: list[UserSample] = []
+
+    async def take(self, region: str, engine: EngineSet) -> TakenSamples:
+        if engine.version == "2":
+            found, self.copies = self.copies, []
+            return TakenSamples(samples=tuple(found))
+        asked = tuple(self._sample("1", whole=True).model_copy(update=KNOWN) for _ in range(self.count))
+        dice = self._numbers.random
+        for sample in asked:
+            words = sample.prompt.removesuffix("?")
+            told = {"answer": an_answer(0.1, words)} if dice() < self.worse else {}
+            if dice() >= self.lost:
+                self.copies.append(sample.model_copy(update={**told, "whole": dice() >= self.failing}))
+        return TakenSamples(samples=asked)
+
+
+KNOWN = {"tokens": 9, "finish_reason": "stop"}
+PLAN = AnalysisPlan(
+    settings={
+        "agreement": AgreementGate(min_similarity=0.95),
+        "judge": ScoresGate(max_drop=0.05),
+        "drift": DriftGate(),
+    },
+    sources=dict.fromkeys(("agreement", "judge", "drift"), ("samples",)),
+    mirrored=1.0,
+)
+
+
+async def shadowed(engines: Copies, *, seconds: float = 300.0) -> tuple[SequentialTest, list[str]]:
+    """What the gates saw of copies in so many seconds, and why nothing may pass at the end."""
+    test, clock = SequentialTest(PLAN), FakeClock()
+    async with answered(engines, Judge(GATE, FakeJudge(), seed=1), clock, 1.0) as answers:
+        while clock.elapsed < seconds:
+            await passed(clock, 10)
+            test.take(answers.drain())
+        blind = [each.reason for each in answers.blind()]
+    return test, blind
+
+
+async def test_answers_to_a_request_and_to_its_copy_are_pairs_of_all_three_gates() -> None:
+    test, blind = await shadowed(Copies())
+    assert {each.outcome for each in test.verdicts(deadline_passed=True)} == {GateOutcome.PASS}
+    assert blind == []
+
+
+async def test_a_version_that_is_worse_on_a_tenth_of_users_prompts_is_found_by_pairs() -> None:
+    test, _ = await shadowed(Copies(worse=0.1))
+    found = {each.gate: each for each in test.verdicts(deadline_passed=True)}
+    assert found["judge"].outcome is GateOutcome.FAIL, found["judge"]
+
+
+async def test_a_canary_that_fails_copies_is_not_alike() -> None:
+    test, _ = await shadowed(Copies(failing=0.3))
+    agreement = next(each for each in test.verdicts() if each.gate == "agreement")
+    assert agreement.outcome is GateOutcome.FAIL, agreement
+    assert "were answered by the canary" in agreement.reason or "alike" in agreement.reason
+
+
+async def test_copies_that_are_never_answered_keep_everything_from_passing() -> None:
+    _, blind = await shadowed(Copies(lost=0.5))
+    assert len(blind) == 1 and "of the last 100 sampled requests of users " in blind[0]
+
+
+def sample(pair: str, prompt: str, answer: str = "yes") -> UserSample:
+    return UserSample(at=1.0, pair=pair, prompt=prompt, answer=answer, whole=True, seconds=1.0)
+
+
+def test_a_pair_has_one_prompt_and_is_told_once_it_had_its_time() -> None:
+    copies = CopiedRequests(1.0)
+    for arm in ArmName:
+        copies.add(arm, sample("chosen by the user", f"one of {arm}"), 0.0)
+        copies.add(arm, sample("b", "two", f"by {arm}"), 1.0)
+    assert list(copies.joined(SETTLES_SECONDS)) == []
+    ((stable, canary),) = copies.joined(1.0 + SETTLES_SECONDS)
+    assert (stable.answer, canary.answer) == ("by stable", "by canary")
+    assert list(copies.joined(3 * SETTLES_SECONDS)) == []
+
+
+def test_few_copies_are_told_by_how_many_there_should_be() -> None:
+    for copied, lacks in ((1.0, True), (0.1, False)):
+        copies = CopiedRequests(copied)
+        for number in range(100):
+            copies.add(ArmName.STABLE, sample(str(number), "what?"), 1.0)
+            if number % 10 == 0:
+                copies.add(ArmName.CANARY, sample(str(number), "what?"), 1.0)
+        assert len(list(copies.joined(1.0 + SETTLES_SECONDS))) == 10
+        assert bool(copies.lacking) is lacks

@@ -135,7 +135,7 @@ def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
             9,
             "  - shadow: {gates: [quality]}",
             "9: stages[1].shadow.gates[0]: found 'quality' of kind quality; "
-            "expected a gate of kind latency, errors, agreement, judge, burn_rate, query",
+            "expected a gate of kind latency, errors, agreement, judge, burn_rate, drift, query",
         ),
         (
             10,
