@@ -42,7 +42,6 @@ class RequestRecord(Value):
     """Mean time between tokens after the first; None when there were fewer than two."""
     duration_seconds: Seconds
     output_tokens: int = 0
-    finish_reason: str = ""
 
     @property
     def ended(self) -> float:

@@ -115,7 +115,6 @@ class Asker(FastHttpUser):
             itl_mean_seconds=meter.itl_mean,
             duration_seconds=time.perf_counter() - begin,
             output_tokens=meter.output_tokens,
-            finish_reason=meter.finish_reason,
         )
         RECORDS.write(record.model_dump_json().encode() + b"\n")
         return record.version if record.ok else None

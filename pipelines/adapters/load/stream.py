@@ -32,7 +32,6 @@ class StreamMeter:
         """`[DONE]` arrived: the stream is complete."""
         self.broken = False
         """The server reported an error within the stream, or sent what is no event."""
-        self.finish_reason = ""
         self.first_token: float | None = None
         self._last_token = 0.0
         self._chunks = 0
@@ -81,7 +80,6 @@ class StreamMeter:
             self._usage = int(usage["completion_tokens"])
         for choice in event.get("choices", []):
             text = choice.get("delta", {}).get("content")
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
             if text or choice.get("finish_reason"):
                 # An answer may be empty; then its end is the first thing that a user gets.
                 self.first_token = at if self.first_token is None else self.first_token

@@ -92,7 +92,7 @@ def well(records: list[RequestRecord], server: FakeChatServer) -> None:
     for record in records:
         assert record.ttft_seconds is not None and record.itl_mean_seconds is not None
         assert 0.04 < record.ttft_seconds < record.duration_seconds
-        assert (record.output_tokens, record.finish_reason) == (len(WORDS), "stop")
+        assert record.output_tokens == len(WORDS)
     # Of all of them: a busy machine reads now and then several tokens at once.
     assert median(record.itl_mean_seconds or 0.0 for record in records) == pytest.approx(0.05, abs=0.03)
     again, first = server.regenerates.count("7"), server.regenerates.count(None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -43,9 +42,6 @@ class FastClock(SystemClock):
 
     def monotonic(self) -> float:
         return super().monotonic() * FASTER
-
-    def now(self) -> datetime:
-        return super().now()
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds / FASTER)

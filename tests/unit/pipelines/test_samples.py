@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from fakes.delivery.world import SPEC, a_spec
+from fakes.delivery.world import SPEC, World, a_spec
 from fakes.services.chat_servers import FakeJudge, an_answer
 
 from engine_images.samples.key import REDACTED
@@ -21,7 +23,10 @@ from gates.judge.spec import JudgeControl, JudgeGate
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.traffic import Exposure
+from pipelines.model import Ending
 from pipelines.plan.gates import traffic_of
+from pipelines.run.context import Readers
+from pipelines.run.engine import deliver
 from pipelines.run.user_answers import (
     MOST_UNDER_WAY,
     RENEW_SECONDS,
@@ -128,17 +133,13 @@ def test_half_of_a_sample_is_of_each_arm_as_far_as_it_has_so_many(weight: int, s
     assert samples.share_of(weight / 100) == pytest.approx(canary)
 
 
-@pytest.mark.parametrize(("percent", "pairs"), [(10, 5.0), (50, 5.0), (1, 2.0)])
-def test_a_plan_knows_how_many_answers_are_judged(percent: int, pairs: float) -> None:
-    exposure = Exposure(requests_per_second=200, percent=percent, sampled=0.05, within_seconds=60)
-    assert exposure.arrivals("samples").canary == pytest.approx(pairs)
-    assert exposure.timed("samples")
-
-
-def test_in_shadow_a_request_and_its_copy_are_a_pair() -> None:
-    exposure = Exposure(requests_per_second=200, percent=50, mirrored=True, sampled=0.05, within_seconds=60)
-    assert exposure.arrivals("samples").canary == exposure.arrivals("samples").stable == pytest.approx(5.0)
-    assert exposure.pairs("samples") and not exposure.pairs("proxy")
+@pytest.mark.parametrize(
+    ("percent", "mirrored", "pairs"), [(10, False, 5.0), (50, False, 5.0), (1, False, 2.0), (50, True, 5.0)]
+)
+def test_a_plan_knows_how_many_answers_are_compared(percent: int, mirrored: bool, pairs: float) -> None:
+    exposure = Exposure(requests_per_second=200, percent=percent, mirrored=mirrored, sampled=0.05, within_seconds=60)
+    assert exposure.arrivals("samples").canary == exposure.arrivals("samples").stable == pytest.approx(pairs)
+    assert (exposure.timed("samples"), exposure.pairs("samples"), exposure.pairs("proxy")) == (True, mirrored, False)
 
 
 def test_a_plans_traffic_is_that_of_the_spec() -> None:
@@ -160,13 +161,9 @@ class Engines:
         self.kept: list[tuple[str, Mapping[str, float]]] = []
         self.ended: list[str] = []
         self.gone = False
-        self.problem = ""
-        self.away = False
         self._numbers = random.Random(3)
 
     async def keep(self, region: str, shares: Mapping[str, float]) -> None:
-        if self.away:
-            raise OutsideError("the cluster does not answer")
         self.kept.append((region, shares))
 
     async def require(self, region: str, version: str) -> None:
@@ -177,7 +174,7 @@ class Engines:
             raise OutsideError("the engine does not answer")
         count = self.each.get(engine.version, 0)
         found = tuple(self._sample(engine.version, whole=number >= self.left) for number in range(count))
-        return TakenSamples(samples=found, problem=self.problem)
+        return TakenSamples(samples=found)
 
     async def end(self, region: str) -> None:
         self.ended.append(region)
@@ -198,9 +195,11 @@ def engine(role: Role, version: str) -> EngineSet:
 ARMS = {ArmName.STABLE: engine(Role.STABLE, "1"), ArmName.CANARY: engine(Role.CANARY, "2")}
 
 
-def answered(engines: Engines, judge: Judge | None, clock: FakeClock, copied: float | None = None) -> AnsweredUsers:
+def answered(
+    engines: Engines, clock: FakeClock, client: FakeJudge | None = None, copied: float | None = None
+) -> AnsweredUsers:
     """Entered while a canary is there."""
-    scored = ScoredPairs(judge) if judge else None
+    scored = ScoredPairs(Judge(GATE, client or FakeJudge(), seed=1))
     return AnsweredUsers(engines, clock, ARMS, region="eu", shares=SHARES, scored=scored, copied=copied)
 
 
@@ -212,12 +211,11 @@ async def passed(clock: FakeClock, seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-async def trial(engines: Engines, client: FakeJudge | None = None, *, seconds: float = 200.0) -> SequentialTest:
+async def trial(engines: Engines, *, seconds: float = 200.0) -> SequentialTest:
     """What the gate saw in so many seconds."""
     plan = AnalysisPlan(settings={"judge": ScoresGate(max_drop=0.1)}, sources={"judge": ("samples",)})
     test, clock = SequentialTest(plan), FakeClock()
-    judge = Judge(GATE, client or FakeJudge(), seed=1)
-    async with answered(engines, judge, clock) as answers:
+    async with answered(engines, clock) as answers:
         while clock.elapsed < seconds:
             await passed(clock, 10)
             test.take(answers.drain())
@@ -243,9 +241,7 @@ async def test_users_of_one_arm_alone_prove_nothing() -> None:
 
 async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged() -> None:
     client, clock = FakeJudge(), FakeClock()
-    engines = Engines(left=100)
-    judge = Judge(GATE, client, seed=1)
-    async with answered(engines, judge, clock) as answers:
+    async with answered(Engines(left=100), clock, client) as answers:
         await passed(clock, TAKE_SECONDS)
         counts = answers.counts
     assert counts["left"] == counts["stable"] + counts["canary"] > 0
@@ -254,8 +250,7 @@ async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged()
 
 async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
     engines, clock = Engines(), FakeClock()
-    judge = Judge(GATE, FakeJudge(), seed=1)
-    async with answered(engines, judge, clock):
+    async with answered(engines, clock):
         await passed(clock, 4 * RENEW_SECONDS)
     assert engines.kept[0] == ("eu", SHARES)
     assert 3 <= len(engines.kept) <= 5
@@ -264,8 +259,7 @@ async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
 
 async def test_an_engine_that_gives_nothing_away_is_no_evidence() -> None:
     engines, clock = Engines(), FakeClock()
-    judge = Judge(GATE, FakeJudge(), seed=1)
-    async with answered(engines, judge, clock) as answers:
+    async with answered(engines, clock) as answers:
         engines.gone = True
         await passed(clock, TAKE_SECONDS)
         assert [(each.gate, each.outcome) for each in answers.blind()] == [("evidence", GateOutcome.ERROR)]
@@ -281,8 +275,7 @@ async def test_a_slow_judge_holds_few_answers() -> None:
             await asyncio.Event().wait()
 
     client, clock = Slow(), FakeClock()
-    judge = Judge(GATE, client, seed=1)
-    async with answered(Engines(), judge, clock):
+    async with answered(Engines(), clock, client):
         await passed(clock, 60)
     assert len(client.requests) == 2 * MOST_UNDER_WAY
 
@@ -293,8 +286,7 @@ async def test_a_bug_does_not_look_like_silence() -> None:
             raise ZeroDivisionError
 
     clock = FakeClock()
-    judge = Judge(GATE, FakeJudge(), seed=1)
-    async with answered(Broken(), judge, clock) as answers:
+    async with answered(Broken(), clock) as answers:
         await passed(clock, TAKE_SECONDS)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -305,7 +297,7 @@ async def test_a_bug_does_not_look_like_silence() -> None:
 class Copies(Engines):
     """Each request of stable's users goes to both arms; of some the canary's answer is another, or never comes."""
 
-    def __init__(self, *, worse: float = 0.0, lost: float = 0.0, failing: float = 0.0, each: int = 5) -> None:
+    def __init__(self, *, worse: float = 0.0, lost: float = 0.0, failing: float = 0.0, each: int = 3) -> None:
         super().__init__()
         self.worse, self.lost, self.failing, self.count = worse, lost, failing, each
         self.copies: list[UserSample] = []
@@ -336,10 +328,10 @@ PLAN = AnalysisPlan(
 )
 
 
-async def shadowed(engines: Copies, *, seconds: float = 300.0) -> tuple[SequentialTest, list[str]]:
+async def shadowed(engines: Copies, *, seconds: float = 240.0) -> tuple[SequentialTest, list[str]]:
     """What the gates saw of copies in so many seconds, and why nothing may pass at the end."""
     test, clock = SequentialTest(PLAN), FakeClock()
-    async with answered(engines, Judge(GATE, FakeJudge(), seed=1), clock, 1.0) as answers:
+    async with answered(engines, clock, copied=1.0) as answers:
         while clock.elapsed < seconds:
             await passed(clock, 10)
             test.take(answers.drain())
@@ -347,16 +339,26 @@ async def shadowed(engines: Copies, *, seconds: float = 300.0) -> tuple[Sequenti
     return test, blind
 
 
-async def test_answers_to_a_request_and_to_its_copy_are_pairs_of_all_three_gates() -> None:
-    test, blind = await shadowed(Copies())
-    assert {each.outcome for each in test.verdicts(deadline_passed=True)} == {GateOutcome.PASS}
-    assert blind == []
+@pytest.mark.parametrize(("worse", "judged"), [(0.0, GateOutcome.PASS), (0.1, GateOutcome.FAIL)])
+async def test_a_request_and_its_copy_are_a_pair_of_all_three_gates(worse: float, judged: GateOutcome) -> None:
+    test, blind = await shadowed(Copies(worse=worse))
+    found = {each.gate: each.outcome for each in test.verdicts(deadline_passed=True)}
+    assert (found["judge"], found["drift"], blind) == (judged, GateOutcome.PASS, [])
+    assert worse or found["agreement"] is GateOutcome.PASS
 
 
-async def test_a_version_that_is_worse_on_a_tenth_of_users_prompts_is_found_by_pairs() -> None:
-    test, _ = await shadowed(Copies(worse=0.1))
-    found = {each.gate: each for each in test.verdicts(deadline_passed=True)}
-    assert found["judge"].outcome is GateOutcome.FAIL, found["judge"]
+async def test_a_delivery_ends_in_shadow_by_what_users_would_have_been_answered(tmp_path: Path) -> None:
+    async def judges(paired: bool) -> Judge:
+        assert paired
+        return Judge(GATE, FakeJudge(), seed=1)
+
+    text = with_judge("samples: {}\n", shadow=SHADOW.replace("errors", "judge"), canary=CANARY.replace(", judge", ""))
+    world, engines = World(tmp_path, spec(text)), Copies(worse=0.3)
+    result = await deliver(replace(world.context(), samples=engines, readers=Readers(judges=judges)))
+    assert result.ending is Ending.ROLLED_BACK
+    assert "gate judge: canary scores" in result.reason
+    assert (engines.kept[0], engines.ended) == (("eu-west-1", {"1": 0.05, "2": 0.05}), ["eu-west-1"])
+    assert not any(each.step.startswith("canary") for each in world.recorder.events)
 
 
 async def test_a_canary_that_fails_copies_is_not_alike() -> None:
@@ -386,12 +388,11 @@ def test_a_pair_has_one_prompt_and_is_told_once_it_had_its_time() -> None:
     assert list(copies.joined(3 * SETTLES_SECONDS)) == []
 
 
-def test_few_copies_are_told_by_how_many_there_should_be() -> None:
-    for copied, lacks in ((1.0, True), (0.1, False)):
-        copies = CopiedRequests(copied)
-        for number in range(100):
-            copies.add(ArmName.STABLE, sample(str(number), "what?"), 1.0)
-            if number % 10 == 0:
-                copies.add(ArmName.CANARY, sample(str(number), "what?"), 1.0)
-        assert len(list(copies.joined(1.0 + SETTLES_SECONDS))) == 10
-        assert bool(copies.lacking) is lacks
+def test_few_copies_are_enough_where_few_requests_are_copied() -> None:
+    copies = CopiedRequests(0.1)
+    for number in range(100):
+        copies.add(ArmName.STABLE, sample(str(number), "what?"), 1.0)
+        if number % 10 == 0:
+            copies.add(ArmName.CANARY, sample(str(number), "what?"), 1.0)
+    assert len(list(copies.joined(1.0 + SETTLES_SECONDS))) == 10
+    assert copies.lacking == ""
