@@ -16,7 +16,7 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
-import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
+import scipy
 
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.answers.likeness import paired_answer, read_reply
@@ -98,7 +98,7 @@ class CopiedRequests:
     def lacking(self) -> str:
         """Why nothing may pass: fewer copies were answered than chance explains; empty when all is well."""
         found, asked = sum(self._found), len(self._found)
-        if not asked or scipy.stats.binom.cdf(found, asked, LEAST_COPIES * self._copied) >= BY_CHANCE:
+        if not asked or scipy.special.bdtr(found, asked, LEAST_COPIES * self._copied) >= BY_CHANCE:
             return ""
         expected = f"{self._copied * 100:g} % are copied to the canary"
         return f"of the last {asked} sampled requests of users {found} have the canary's answer, and {expected}"
@@ -179,7 +179,7 @@ class AnsweredUsers:
             self._task.result()
         found = self.scored.drain() if self.scored else {}
         if not self._counts[ArmName.CANARY]:
-            found["missing"] = {"judge": "engines have kept no answer of the canary's users yet"}
+            found["missing"] = {"judge": "engines have kept no answer of the canary yet"}
         pairs, self._pairs = self._pairs, []
         answers, self._answers = self._answers, {arm: [] for arm in ArmName}
         told = {arm: tuple(each) for arm, each in answers.items() if each}

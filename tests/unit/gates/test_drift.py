@@ -132,12 +132,6 @@ def test_common_drift_and_a_growing_share_are_no_difference_between_arms() -> No
         assert seen.verdict(deadline_passed=True).outcome is GateOutcome.PASS
 
 
-def looks(seen: DriftMonitor) -> int:
-    """How many there have been at finish reasons."""
-    look = of(seen, Feature.FINISH_REASON).look
-    return look.number if look else 0
-
-
 def alarms(shares: Sequence[float], expected: Sequence[float], *, deliveries: int, alpha: float) -> tuple[int, int]:
     """How many of so many deliveries of 300 looks each ever fail, and how many ever pass."""
     rng = np.random.default_rng(17)
@@ -146,10 +140,10 @@ def alarms(shares: Sequence[float], expected: Sequence[float], *, deliveries: in
         seen, outcomes = monitor(FINISH_ONLY, alpha=alpha), set()
         stable, canary = rng.multinomial(38, expected, 300), rng.multinomial(6, shares, 300)
         for those, these in zip(stable, canary, strict=True):
-            before = looks(seen)
+            before = seen.comparisons[0].look
             seen.take(of_arms(ended(*those), ended(*these)), 10)
             # Whatever was counted since the last look changes no verdict.
-            if looks(seen) > before:
+            if seen.comparisons[0].look is not before:
                 outcomes.add(seen.verdict(deadline_passed=False).outcome)
         failed += GateOutcome.FAIL in outcomes
         passed += GateOutcome.PASS in outcomes

@@ -236,7 +236,7 @@ async def test_one_that_answers_as_well_passes() -> None:
 async def test_users_of_one_arm_alone_prove_nothing() -> None:
     verdict = (await trial(Engines(each={"1": 20}))).verdicts(deadline_passed=True)[0]
     assert verdict.outcome is GateOutcome.INCONCLUSIVE
-    assert "engines have kept no answer of the canary's users yet" in verdict.reason
+    assert "engines have kept no answer of the canary yet" in verdict.reason
 
 
 async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged() -> None:
