@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
@@ -22,7 +22,7 @@ from pipelines.delivery_lock import delivery_lock
 from pipelines.events.artifacts import SPEC, bring_evidence, keep_spec, vouched
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
-from pipelines.events.state import DeliveryState, plan_of, state_of
+from pipelines.events.state import plan_of, state_of
 from pipelines.events.writer import Spool, WriterLimits, passes
 from pipelines.model import Ending, Plan, Result
 from pipelines.plan.planner import refuse_other_plan
@@ -37,7 +37,7 @@ from pipelines.statements import Prover
 from registry.deliveries import MlflowDeliveries
 from registry.errors import StopAsked
 from registry.ledger import MlflowLedger
-from registry.model import DeliverySummary, Event
+from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.locks import end_lease, lend
 from tidegate.connect import Carried, Carrying, connect, preconditions, refuse
@@ -130,24 +130,6 @@ async def resume(
     with delivery_lock(at.state.lock):
         carried = await uncancelled(call_in_thread(taken_over))
         return await carry(carried, how, resume_plan)
-
-
-class Listening:
-    """A `DeliveryDisplay` that shows nothing, and passes events on to those who listen."""
-
-    def __init__(self, listeners: Sequence[Callable[[Event], object]] = ()) -> None:
-        self.story = DeliveryState()
-        self._listeners = tuple(listeners)
-
-    def on_event(self, event: Event) -> None:
-        self.story = self.story.apply(event)
-        for listener in self._listeners:
-            listener(event)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 async def carry(

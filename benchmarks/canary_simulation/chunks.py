@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -77,9 +78,10 @@ def _told(seconds: Array) -> tuple[float | None, ...]:
     return tuple(each if np.isfinite(each) else None for each in seconds.tolist())
 
 
-def operator_limits(seed: int) -> Limits:
-    """What an operator reads off the stable version's history, before any delivery."""
-    traffic = replace(MID, looks=60, warm_up_looks=0)
+@cache
+def operator_limits(seed: int, cached: float = 0.0) -> Limits:
+    """What an operator reads off the stable version's history, before any delivery; `cached` is as in `Traffic`."""
+    traffic = replace(MID, looks=60, warm_up_looks=0, cached=cached)
     history = History("", 100)
     minutes = PerMinute([history], traffic.looks)
     for look in Workload(traffic, HEALTHY, 100, seed).looks():
@@ -87,14 +89,18 @@ def operator_limits(seed: int) -> Limits:
     return Limits.from_history(history.minutes)
 
 
-def simulate(cell: Cell, place: Place, limits: Limits) -> Chunk:
+def simulate(cell: Cell, place: Place) -> Chunk:
     """All deciders on the same deliveries; at a margin only our gate, because no other one says what it accepts."""
-    began = time.monotonic()
+    began, limits = time.monotonic(), operator_limits(place.seed, cell.traffic.cached)
     deliveries = place.deliveries
-    gates = Gates(deliveries, cell.question, cell.metric)
+    gates = Gates(deliveries, cell.question, cell.metric, caches=cell.traffic.cached > 0)
     peers = Peers(0 if cell.question is Question.MARGIN else deliveries, cell.traffic.looks, limits)
     oracle = Oracle(cell.regression, cell.traffic, deliveries) if cell.question is Question.REGRESSION else None
-    accepting = AcceptanceOracle(cell.traffic, deliveries) if cell.question is Question.HEALTHY else None
+    accepting = (
+        AcceptanceOracle(cell.traffic, deliveries)
+        if cell.question is Question.HEALTHY and not cell.traffic.cached
+        else None
+    )
     readers = [peers.feed, *(each.feed for each in (oracle, accepting) if each)]
     for look in Workload(cell.traffic, cell.regression, deliveries, place.random_seed).looks():
         gates.feed(look)

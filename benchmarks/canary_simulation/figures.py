@@ -57,7 +57,8 @@ def of_cell(cell: Cell, chunks: Sequence[Chunk]) -> dict[str, object]:
     if cell.question is Question.REGRESSION:
         test, oracle_seconds = oracle_of(cell, [chunk.power for chunk in chunks])
         figures |= {"oracle_seconds": round(oracle_seconds, 1), "oracle_test": test}
-    if cell.question is Question.HEALTHY:
+    # It does not know by how much an empty cache is slower.
+    if cell.question is Question.HEALTHY and not cell.traffic.cached:
         oracle_seconds = reduce(Acceptance.plus, [chunk.acceptance[ALL] for chunk in chunks]).seconds
         figures |= {"oracle_seconds": oracle_seconds if np.isfinite(oracle_seconds) else None}
     figures["deciders"] = {name: of_decider(cell, *joined(chunks, name), oracle_seconds) for name in chunks[0].deciders}

@@ -15,7 +15,11 @@ from benchmarks.canary_simulation.scenarios import Question
 from gates.stats.binary import FailureProcess
 from gates.stats.paired import PairedScoresProcess
 from gates.stats.times import LatencyProcess
+from gates.stats.warmth import CachedShares
 
+UNAWARE = "tidegate, caches not looked at"
+MAX_COLDER = 0.05
+"""The latency gate's default."""
 ALPHA, BETA = 0.01, 0.05
 """Chance of rolling back a good version, and of accepting one at a margin, over the whole delivery."""
 TTFT_GRID, ITL_GRID = Grid(low=0.004, ratio=1.05, bins=178), Grid(low=0.006, ratio=1.05, bins=82)
@@ -61,6 +65,11 @@ class Counted:
         return self._pods("stable", metric)
 
     @property
+    def cached(self) -> Array:
+        """Of the canary and of stable, (deliveries, 2, 2), as `CachedShares` takes it."""
+        return np.stack([self._look.canary.cached, self._look.stable.cached], axis=1)
+
+    @property
     def drop(self) -> Array:
         """Of the judge's score, within pairs: (deliveries, pairs)."""
         return self._look.stable_scores - self._look.canary_scores
@@ -77,24 +86,33 @@ Engine = FailureProcess | LatencyProcess | PairedScoresProcess
 class Gate(Times):
     """One budget over its metrics: the mean of their evidence rolls back, each of them must accept."""
 
-    def __init__(self, name: str, deliveries: int, engines: Mapping[str, Engine]) -> None:
+    def __init__(
+        self, name: str, deliveries: int, engines: Mapping[str, Engine], *, max_colder: float | None = None
+    ) -> None:
+        """Of a canary whose cache is colder by more than `max_colder` no time counts; None where nobody tells."""
         super().__init__(name, deliveries)
-        self._engines = engines
+        self._engines, self._max_colder = engines, max_colder
+        self._cached = CachedShares((deliveries,))
         self._log_best = np.full((len(engines), deliveries), -np.inf)
 
     def learn(self, counted: Counted) -> None:
         """A look at the stable arm before there was a canary."""
+        self._cached.cold(counted.cached, counted.cached[..., 1], 1.0)
         for metric, engine in self._engines.items():
             if not isinstance(engine, PairedScoresProcess):
                 engine.learn(counted.stable(metric), LOOK_SECONDS)
 
     def feed_counted(self, counted: Counted, seconds: float) -> None:
         """See one more look."""
+        tells = np.ones(len(self.undecided))
+        if self._max_colder is not None:
+            tells = tells - self._cached.cold(counted.cached, counted.cached[..., 1], self._max_colder)
         for metric, engine in self._engines.items():
             if isinstance(engine, PairedScoresProcess):
                 engine.feed(counted.drop, LOOK_SECONDS)
             else:
-                engine.feed(counted.canary(metric), counted.stable(metric), LOOK_SECONDS)
+                canary = counted.canary(metric) * (tells[:, None] if isinstance(engine, LatencyProcess) else 1)
+                engine.feed(canary, counted.stable(metric), LOOK_SECONDS)
         worse = np.stack([engine.log_worse for engine in self._engines.values()])
         self.roll_back(np.logaddexp.reduce(worse, axis=0) - np.log(len(worse)) >= -np.log(ALPHA), seconds)
         fine = np.stack([engine.log_fine for engine in self._engines.values()])
@@ -124,13 +142,18 @@ def engines(deliveries: int, margins: Margins, *, temper: bool) -> dict[str, Eng
 class Gates:
     """Our gate as it is by default and, to detect regressions, as it is when pods are known to be alike."""
 
-    def __init__(self, deliveries: int, question: Question, metric: str = "") -> None:
-        """At a margin only that metric is asked, because the others would hide what it does."""
+    def __init__(self, deliveries: int, question: Question, metric: str = "", *, caches: bool = False) -> None:
+        """At a margin only that metric is asked, because the others would hide what it does.
+
+        With `caches` engines tell what came from theirs, and a gate that does not look at that stands next to ours.
+        """
         self._stops = question is Question.REGRESSION
         tempered = engines(deliveries, Margins(), temper=True)
         if metric:
             tempered = {metric: tempered[metric]}
-        self.deciders = [Gate("tidegate", deliveries, tempered)]
+        self.deciders = [Gate("tidegate", deliveries, tempered, max_colder=MAX_COLDER if caches else None)]
+        if caches:
+            self.deciders.append(Gate(UNAWARE, deliveries, engines(deliveries, Margins(), temper=True)))
         if question is Question.REGRESSION:
             alike = engines(deliveries, Margins(tolerance=0.0), temper=False)
             self.deciders.append(Gate("tidegate, pods alike", deliveries, alike))

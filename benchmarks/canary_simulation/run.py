@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.canary_simulation.chunks import LONGEST, Place, kept, operator_limits, simulate
+from benchmarks.canary_simulation.chunks import LONGEST, Place, kept, simulate
 from benchmarks.canary_simulation.scenarios import Cell, Question, cells
 
 QUICK_DELIVERIES, QUICK_LOOKS = 8, 12
@@ -50,12 +50,11 @@ class Options:
 def main() -> None:
     options = read_options()
     done = {chunk.place for chunk in kept([options.file])}
-    limits = operator_limits(options.seed)
     with options.file.open("a") as file:
         for cell, place in places(options):
             if place in done:
                 continue
-            chunk = simulate(cell, place, limits)
+            chunk = simulate(cell, place)
             file.write(chunk.model_dump_json() + "\n")
             file.flush()
             print(f"{place.question}: {place.name} #{place.number}: {chunk.wall_seconds:.0f} s", file=sys.stderr)

@@ -84,6 +84,8 @@ class Arm:
     errors: Integers
     ttft: Samples
     itl: Samples
+    cached: Array
+    """(deliveries, 2): of answered requests, those whose prompt came from the cache, and all; one token each."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ STAGED = replace(HIGH, shares=(0.05, 0.25, 0.5))
 RESTLESS = replace(HIGH, noise=PodNoise(sd=0.08, memory_seconds=30))
 HEAVY = replace(HIGH, queued=0.03)
 UNEQUAL = replace(HIGH, noise=PodNoise(sd=0.02, memory_seconds=np.inf))
+COLD, COLD_MID = replace(HIGH, cached=0.6), replace(MID, cached=0.6, looks=1080)
 
 
 PATIENT = replace(LOW, looks=2880)
@@ -58,6 +59,8 @@ HEALTHY_TRAFFIC = {
     "200/s, heavy tail": HEAVY,
     "200/s, pods restless (AR 30 s, 8 %)": RESTLESS,
     "200/s, pods unequal (fixed, 2 %)": UNEQUAL,
+    "200/s, cold cache": COLD,
+    "20/s, cold cache": COLD_MID,
 }
 LONGEST_RUNS = {"2/s, 5 %, eight hours": 250}
 REGRESSIONS = {
@@ -77,6 +80,7 @@ HARDER = {
     "200/s heavy tail: TTFT +20 %": Cell("", Question.REGRESSION, HEAVY, REGRESSIONS["TTFT +20 %"]),
     "200/s pods restless: TTFT +20 %": Cell("", Question.REGRESSION, RESTLESS, REGRESSIONS["TTFT +20 %"]),
     "200/s pods unequal: TTFT +20 %": Cell("", Question.REGRESSION, UNEQUAL, REGRESSIONS["TTFT +20 %"]),
+    "200/s cold cache: TTFT +50 %": Cell("", Question.REGRESSION, COLD, REGRESSIONS["TTFT +50 %"]),
     "200/s: TTFT +20 % after 15 min": Cell(
         "", Question.REGRESSION, HIGH, Regression(ttft_factor=1.2, onset_seconds=900)
     ),
@@ -120,4 +124,5 @@ def cells() -> list[Cell]:
         for rate in ("200/s", "20/s")
         for metric, (what, regression) in TAIL_AT_MARGIN.items()
     ]
+    margin.append(Cell("200/s cold cache: TTFT p95 +20 %", Question.MARGIN, COLD, AT_MARGIN["ttft"][1], "ttft"))
     return [*healthy, *regressed, *harder, *margin]

@@ -22,6 +22,17 @@ JUDGE_MEAN, JUDGE_CONCENTRATION = 0.75, 2.0
 TAIL_FROM = 0.8
 """Quantile above which a tail regression acts."""
 SLOW_LOG_FACTOR = np.log(10.0)
+MISS_LOG_FACTOR = np.log(3.0)
+"""How much longer the first token takes where the cache does not have the prompt."""
+PREFIXES = 2000
+"""That users' prompts begin with, of Zipf's law: an engine has those in its cache that it was asked before."""
+POPULARITY = 1 / np.arange(1, PREFIXES + 1) / np.sum(1 / np.arange(1, PREFIXES + 1))
+
+
+def warmth(requests: Array) -> Array:
+    """The share of prompts whose beginning was among so many requests before; 1 after very many."""
+    served = np.geomspace(1, 1e6, 200)
+    return np.interp(requests, served, 1 - POPULARITY @ (1 - POPULARITY[:, None]) ** served)
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class Traffic:
     queued: float = 0.005
     """Share of requests that wait in a queue at average load: how heavy the tail is."""
     noise: PodNoise = ALIKE
+    cached: float = 0.0
+    """Share of prompts that a warm cache has; the canary's is empty when it gets its first request."""
     stable_pods: int = 19
     warm_up_looks: int = 180
     """Looks at the stable arm alone, before the canary gets traffic."""
@@ -94,6 +107,8 @@ class Workload:
         memory = traffic.noise.memory_seconds
         self._pods = Wander(self._rng, (deliveries, traffic.stable_pods + 1), traffic.noise.sd, memory)
         self._judged = 0.0
+        self._served = np.zeros(deliveries)
+        """By the canary."""
         self._bend = ttft_quantile(TAIL_FROM, traffic.queued)
         self._stretch = 1 + np.log(regression.tail_factor) / (ttft_quantile(0.95, traffic.queued) - self._bend)
 
@@ -104,8 +119,9 @@ class Workload:
             worse = self._regression if seconds > self._regression.onset_seconds else HEALTHY
             weather, share = self._climate.step(seconds), self.traffic.share(index)
             pods = self._pods.step()
-            stable = self._arm(weather, 1 - share, pods[:, 1:], HEALTHY)
-            canary = self._arm(weather, share, pods[:, :1], worse)
+            stable = self._arm(weather, 1 - share, pods[:, 1:], HEALTHY, np.ones(self.deliveries))
+            canary = self._arm(weather, share, pods[:, :1], worse, warmth(self._served))
+            self._served = self._served + canary.requests.sum(axis=1)
             self._judged += self.traffic.judged
             scored, self._judged = int(self._judged), self._judged % 1
             scored = scored if share else 0
@@ -121,7 +137,7 @@ class Workload:
                 error_rate=weather.error_rate,
             )
 
-    def _arm(self, weather: Weather, share: float, pod_noise: Array, worse: Regression) -> Arm:
+    def _arm(self, weather: Weather, share: float, pod_noise: Array, worse: Regression, warm: Array) -> Arm:
         pods = pod_noise.shape[1]
         each = self.traffic.rate * LOOK_SECONDS * share / pods * np.exp(weather.log_traffic)
         requests = self._rng.poisson(np.broadcast_to(each[:, None], pod_noise.shape))
@@ -130,12 +146,18 @@ class Workload:
         answered = requests - errors
         owner = np.repeat(np.arange(answered.size, dtype=np.int32), answered.ravel())
         ttft = self._ttft(weather, pod_noise, worse, answered)
+        hits = np.zeros(self.deliveries)
+        if self.traffic.cached:
+            hit = self._rng.random(ttft.size) < np.repeat(self.traffic.cached * warm, answered.sum(axis=1))
+            ttft += ~hit * np.float32(MISS_LOG_FACTOR)
+            hits = np.bincount(owner // pods, hit, self.deliveries)
         itl = self._normal(ITL_LOG_MEDIAN + ITL_LOAD * weather.log_latency[:, None] + pod_noise, ITL_SD, answered)
         return Arm(
             requests=requests,
             errors=errors,
             ttft=Samples(ttft, owner, self.deliveries, pods),
             itl=Samples(itl, owner, self.deliveries, pods),
+            cached=np.stack([hits, answered.sum(axis=1)], axis=-1),
         )
 
     def _normal(self, center: Array, sd: float, times: Integers) -> NDArray[np.float32]:

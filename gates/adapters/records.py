@@ -19,41 +19,6 @@ _Kept = tuple[float, bytes]
 _ENDED = itemgetter(0)
 
 
-class RecordBuffer:
-    """Keeps what ended within the last while before the latest."""
-
-    def __init__(self, keep: timedelta) -> None:
-        """Records that ended longer than `keep` before the latest may be forgotten."""
-        self._keep_seconds = keep.total_seconds()
-        self._by_arm: dict[tuple[str, str, str], list[_Kept]] = {}
-        self._latest = 0.0
-        self.forgotten_until = 0.0
-        """Unix seconds: of what ended by then, some is gone."""
-
-    def put(self, record: RequestRecord, line: bytes) -> None:
-        """Keep a record, `line` being its JSON."""
-        # Written once they are over, so almost always the latest: appended in constant time.
-        insort(
-            self._by_arm.setdefault((record.region, record.role, record.version), []), (record.ended, line), key=_ENDED
-        )
-        self._latest = max(self._latest, record.ended)
-
-    def forget(self) -> None:
-        """Drop what is too old; now and then, a tenth at once, because to shorten a list is to copy it."""
-        horizon = self._latest - self._keep_seconds
-        for kept in self._by_arm.values():
-            old = bisect_right(kept, horizon, key=_ENDED)
-            if old * 10 > len(kept):
-                self.forgotten_until = max(self.forgotten_until, kept[old - 1][0])
-                del kept[:old]
-
-    def between(self, arm: ArmKey, since: float, until: float) -> list[RequestRecord]:
-        """The requests of that arm that ended in (since, until], in that order."""
-        kept = self._by_arm.get((arm.region, arm.role, arm.version), [])
-        found = kept[bisect_right(kept, since, key=_ENDED) : bisect_right(kept, until, key=_ENDED)]
-        return [RequestRecord.model_validate_json(line) for _, line in found]
-
-
 class RecordSource:
     """An `EvidenceSource` over what users saw."""
 
@@ -72,7 +37,9 @@ class RecordSource:
         self._readers = [RecordReader(path) for path in paths]
         self._keep = keep
         self.settles_within = settles_within
-        self._buffer = RecordBuffer(keep)
+        self._by_arm: dict[ArmKey, list[_Kept]] = {}
+        self._latest = self._forgotten_until = 0.0
+        """Unix seconds: when the last one ended, and until when some that ended are gone."""
         self._reading = Lock()
         """Regions of one wave ask at the same time, each from a thread of its own."""
 
@@ -98,12 +65,25 @@ class RecordSource:
         with self._reading:
             for reader in self._readers:
                 for record, line in reader.read_lines():
-                    self._buffer.put(record, line)
-            self._buffer.forget()
-            if since.timestamp() < self._buffer.forgotten_until:
+                    of = ArmKey(region=record.region, role=record.role, version=record.version)
+                    # Written once they are over, so almost always the latest: appended in constant time.
+                    insort(self._by_arm.setdefault(of, []), (record.ended, line), key=_ENDED)
+                    self._latest = max(self._latest, record.ended)
+            self._forget()
+            if since.timestamp() < self._forgotten_until:
                 hint = f"ask for the last {self._keep} at most"
                 raise OutsideError(f"the load's records since {since.isoformat()} are not kept any more", hint=hint)
-            return self._buffer.between(arm, since.timestamp(), until.timestamp())
+            kept, ends = self._by_arm.get(arm, []), (since.timestamp(), until.timestamp())
+            begin, end = (bisect_right(kept, at, key=_ENDED) for at in ends)
+            return [RequestRecord.model_validate_json(line) for _, line in kept[begin:end]]
+
+    def _forget(self) -> None:
+        """Drop what is too old; now and then, a tenth at once, because to shorten a list is to copy it."""
+        for kept in self._by_arm.values():
+            old = bisect_right(kept, self._latest - self._keep.total_seconds(), key=_ENDED)
+            if old * 10 > len(kept):
+                self._forgotten_until = max(self._forgotten_until, kept[old - 1][0])
+                del kept[:old]
 
 
 def _evidence(arm: ArmName, window: Sequence[RequestRecord]) -> PodEvidence:

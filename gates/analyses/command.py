@@ -18,7 +18,7 @@ from gates.analyses.quality import QualityGate, judge_quality
 from gates.evidence.batch import PairedAnswer
 from gates.model import AnswerScores, GateOutcome, Sample, Scores, Share, Verdict
 from tidegate.core.model import SpecConflict, Value, at_odds
-from tidegate.core.units import Duration, format_duration
+from tidegate.core.units import Duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FACTS = re.compile(r"TIDEGATE_(GATE|STAGE|DELIVERY|REGION|MODEL|(STABLE|CANARY)_(URL|VERSION))")
@@ -51,11 +51,9 @@ class CommandGate(GateSettings):
     variables: tuple[str, ...] = ()
     """Names of environment variables that it gets besides the usual ones; their values are masked in what is kept."""
     within: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0), le=timedelta(days=1))
-    """For all tries together, and for an answer that is `running` first."""
+    """For all tries together."""
     retries: int = Field(default=2, ge=0, le=10)
     """Of a question that found something not there."""
-    poll: Duration = Field(default=timedelta(seconds=10), ge=timedelta(seconds=1))
-    """After an answer `running`, until it is asked again."""
     max_drop: Share = 0.03
     """Where it answers with scores: how far the canary's mean, 0 to 1, may be below the stable's."""
     min_pairs: Sample = 10
@@ -67,10 +65,7 @@ class CommandGate(GateSettings):
         return [_variable(each) for each in said] if isinstance(said, list | tuple) else said
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A second question that would never be asked, and a variable that would hide a fact."""
-        if self.poll >= self.within:
-            expected = f"less than `within`, which is {format_duration(self.within)}"
-            yield SpecConflict(("poll",), format_duration(self.poll), expected)
+        """A variable that would hide a fact."""
         for index, name in enumerate(self.variables):
             if FACTS.fullmatch(name):
                 yield SpecConflict(("variables", index), name, "another name: that one tells it of the delivery")
@@ -123,7 +118,7 @@ Numbers = Mapping[
 class Answer(Value):
     """A verdict, or evidence: exactly one of `outcome` and `pairs`."""
 
-    outcome: Literal["pass", "fail", "running", "inconclusive"] | None = None
+    outcome: Literal["pass", "fail", "inconclusive"] | None = None
     reason: Annotated[str, AfterValidator(_one_line)] = ""
     numbers: Numbers = Field(default={}, max_length=50)
     pairs: Annotated[tuple[PairedAnswer, ...], Field(max_length=MOST_PAIRS)] = ()

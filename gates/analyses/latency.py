@@ -21,6 +21,7 @@ from gates.analyses.base import (
     PodCountsTest,
     StageUse,
     TestedGate,
+    pods_of,
 )
 from gates.evidence.batch import (
     SHORTEST_SECONDS,
@@ -33,14 +34,16 @@ from gates.evidence.batch import (
     Times,
 )
 from gates.model import Sample
+from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array
 from gates.stats.exchange import EXACT_DRAWS
 from gates.stats.paired import PairedTimesProcess
 from gates.stats.times import LatencyProcess, count_samples, sample_edges
+from gates.stats.warmth import CachedShares
 from gates.traffic import ArrivalRates, Assumptions, Flow, evidence_per_request, expected_pairs_of_times
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc
-from tidegate.core.units import Percent, Quantile
+from tidegate.core.units import Percent, PercentagePoints, Quantile
 
 
 class UnfitTimes(ValueError):
@@ -186,6 +189,9 @@ class LatencyGate(TestedGate):
     """The spread between pods that is nobody's fault. The gate fails once the canary is proven to be slower by more."""
     min_requests: Sample = 40
     """Answered by the canary before a pass, however clear the evidence; one that failed has no latency."""
+    max_colder: PercentagePoints = Field(default=0.05, validate_default=False)
+    """Where engines count what came from their prefix caches: by how much the canary's share of prompts may be below
+    stable's. Before that its requests do not count, neither for a pass nor for a fail."""
 
     def signals(self) -> Mapping[Loc, MetricSignal]:
         return {("metric",): MetricSignal(str(self.metric))}
@@ -203,22 +209,66 @@ class LatencyGate(TestedGate):
 
 
 class LatencyTest(HistogramTest):
-    """Requests of both arms in the same scrapes, as samples or buckets."""
+    """Requests of both arms in the same scrapes, as samples or buckets; none of a canary whose cache is cold."""
 
     worse = "that it is slower than tolerated"
 
     def __init__(self, gate: LatencyGate, *, temper: bool) -> None:
         super().__init__(str(gate.metric), margin_of(gate), needed=gate.min_requests, temper=temper)
         self.noun = gate.metric.upper()
+        self._max_colder, self._cached = gate.max_colder, CachedShares()
+        self._cold = False
 
     def times(self, batch: Batch) -> Sequence[PodTimes]:
         return [(pod.arm, pod.pod, getattr(pod, self.kind)) for pod in batch.arms]
+
+    def take(self, batch: Batch, seconds: float) -> None:
+        """As `MetricTest`; where nobody counts both arms' cached tokens, everything counts."""
+        pods = [pods_of(batch, arm) for arm in BOTH]
+        tokens = [(sum(pod.cached_tokens for pod in arm), sum(pod.prompt_tokens for pod in arm)) for arm in pods]
+        requests = [sum(_count(getattr(pod, self.kind)) for pod in arm) for arm in pods]
+        self._cold = bool(
+            self._cached.cold(np.asarray(tokens, dtype=np.float64), np.asarray(requests), self._max_colder)
+        )
+        super().take(batch, seconds)
+
+    def feed(
+        self,
+        process: FailureProcess | LatencyProcess,
+        pods: Sequence[tuple[ArmName, str, Array]],
+        seconds: float,
+        *,
+        bins: int,
+    ) -> None:
+        seen, told = dict(self._seen), float(not self._cold)
+        pods = [(arm, pod, each * told if arm is ArmName.CANARY else each) for arm, pod, each in pods]
+        super().feed(process, pods, seconds, bins=bins)
+        if self._cold:
+            self._seen = seen
+
+    def describe(self) -> str:
+        if not self._cold:
+            return super().describe()
+        canary, stable = self._cached.shares
+        cold = (
+            f"the canary's cache is cold: it had {canary:.0%} of the prompts' tokens, stable's {stable:.0%}; "
+            f"requests are compared once that is within {self._max_colder * 100:g} pp"
+        )
+        return f"{super().describe()}; now {cold}" if self.seen else cold
 
     def shown(self, value: float) -> str:
         return as_time(value)
 
     def numbers(self) -> Mapping[str, float]:
         return self.named(f"{self.kind}_", "_seconds")
+
+    def auxiliary(self) -> Mapping[str, float]:
+        shares = zip(BOTH, self._cached.shares.tolist(), strict=True)
+        return {f"{arm}_cached_share": share for arm, share in shares} if self._cached.known.all() else {}
+
+
+def _count(times: Times) -> int:
+    return sum(times.counts) if isinstance(times, Buckets) else len(times)
 
 
 MOST_TIMES = 10_000

@@ -122,6 +122,10 @@ class PodEvidence(Value):
     """Mean time between tokens of one request: tokens of a request are not independent."""
     e2e: Times = ()
     """Until the last token."""
+    prompt_tokens: Count = 0
+    """Of prompts that were looked up in the prefix cache; 0 when nobody tells."""
+    cached_tokens: Count = 0
+    """Of these, what came from the cache."""
     scores: tuple[Score, ...] = ()
     """What a judge gave to answers of this pod, 1 is best."""
 
@@ -129,6 +133,8 @@ class PodEvidence(Value):
     def _adds_up(self) -> PodEvidence:
         if self.errors + self.refused > self.requests:
             raise ValueError(f"at least {self.errors + self.refused} requests: errors and refused are among them")
+        if self.cached_tokens > self.prompt_tokens:
+            raise ValueError(f"at least {self.cached_tokens} prompt_tokens: cached ones are among them")
         return self
 
 

@@ -68,6 +68,8 @@ class EvidenceNames:
     """With the label that tells the engines of an arm apart."""
     counting_pod: str
     """The label that tells for which engine requests are counted; empty for a gateway, whose pods are no arm's."""
+    cache: tuple[tuple[str, ...], str]
+    """The counters of cached tokens and of all, none where nobody has them, and the label of the engines."""
     target: Callable[[str], Mapping[str, str]]
     """Given a region, the labels of its targets: one address may be a target in several regions."""
 
@@ -100,6 +102,9 @@ def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
             times[metric] = (series, source.pod_label)
             # As a native and as a classic histogram has them.
             reads.setdefault(sources.index(source), []).extend([series.metric, series.metric + BUCKET])
+    cached = next((source for source in sources if source.cache_series), None)
+    if cached:
+        reads.setdefault(sources.index(cached), []).extend(cached.cache_series)
     labels = {sources[place].region_label for place in reads}
     of_region = labels.pop() if len(labels) == 1 else ""
     return EvidenceNames(
@@ -107,6 +112,7 @@ def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
         requests=requests,
         times=times,
         counting_pod=counter.pod_label if counter else "",
+        cache=(cached.cache_series, cached.pod_label) if cached else ((), ""),
         target=lambda region: {of_region: region} if of_region and region else {},
     )
 

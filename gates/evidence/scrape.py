@@ -183,6 +183,25 @@ def _by_target(series: Sequence[RawSeries], asked: TimeSeries) -> list[ScrapedHi
     return list(found.values())
 
 
+def cached_of(
+    arms: Sequence[ArmScrapes], window: ScrapeWindow, series: Sequence[str], *, pod_label: str
+) -> dict[PodKey, list[int]]:
+    """By pod, the prompts' tokens that came from its cache, and all; nothing when counters are none."""
+    found: dict[PodKey, list[int]] = defaultdict(lambda: [0, 0])
+    for arm in arms:
+        for one in arm.series:
+            if one.name in series:
+                times = [at for at, _ in one.values]
+                try:
+                    values = counted([[value] for _, value in one.values])
+                except NotCounts:
+                    return {}
+                gained = window.gains(f"{arm.arm} prompts' tokens", one.labels, times, values)
+                if tokens := int(gained.counts.sum()):
+                    found[arm.arm, one.labels.get(pod_label, "")][series.index(one.name)] += tokens
+    return found
+
+
 def batch_of(arms: Sequence[ArmScrapes], window: ScrapeWindow, names: EvidenceNames) -> Batch:
     """Both arms within the window, and why something is not in it."""
     requests: dict[PodKey, Counts] = {}
@@ -199,10 +218,15 @@ def batch_of(arms: Sequence[ArmScrapes], window: ScrapeWindow, names: EvidenceNa
             times[metric] = times_of(metric, arms, window, series, pod_label=pod_label)
         else:
             window.miss(str(metric), f"no source of this Prometheus tells {metric}")
+    tokens = cached_of(arms, window, names.cache[0], pod_label=names.cache[1])
     evidence = []
-    for name, pod in sorted({*requests, *(key for found in times.values() for key in found)}):
+    for name, pod in sorted({*requests, *tokens, *(key for found in times.values() for key in found)}):
         counts = requests.get((name, pod), Counts(total=0, failed=0))
-        of_pod = {str(metric): found[name, pod] for metric, found in times.items() if (name, pod) in found}
+        of_pod: dict[str, Buckets | int] = {
+            str(metric): found[name, pod] for metric, found in times.items() if (name, pod) in found
+        }
+        cached, whole = tokens.get((name, pod), (0, 0))
         counted = {"requests": counts.total, "errors": counts.failed, "refused": counts.refused}
+        of_pod |= {"cached_tokens": min(cached, whole), "prompt_tokens": whole}
         evidence.append(PodEvidence.model_validate({"arm": name, "pod": pod} | counted | of_pod))
     return Batch(time=window.until, source="proxy", arms=tuple(evidence), missing=window.missing)

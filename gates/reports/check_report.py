@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import ClassVar
 
+from junitparser import Skipped
+
 from gates.model import DifferingPrompt, GateOutcome, GateVerdict, OutcomeName, Verdict
-from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
+from gates.reports.junit import case, case_of, junit_xml
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Value
 from tidegate.core.text import table_cell
@@ -91,12 +93,10 @@ def as_json(judgement: CheckReport) -> str:
 def as_junit(judgement: CheckReport) -> str:
     """One test case for each gate."""
     judged = [case_of(verdict, group="tidegate.gates") for verdict in judgement.verdicts]
-    others = [
-        Case(group="tidegate.gates", name=gate, mark=Mark.SKIPPED, reason=NOT_ASKED) for gate in judgement.not_asked
-    ]
+    others = [case("tidegate.gates", gate, Skipped, reason=NOT_ASKED) for gate in judgement.not_asked]
     begun, ended = judgement.since or 0.0, judgement.until or 0.0
     since = _moment(begun) if judgement.since is not None else None
-    return junit_xml([Suite(name=judgement.name, cases=(*judged, *others), seconds=ended - begun, since=since)])
+    return junit_xml({judgement.name: [*judged, *others]}, seconds=ended - begun, since=since)
 
 
 def as_markdown(judgement: CheckReport) -> str:

@@ -8,14 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 from xml.etree import ElementTree
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
 from gates.model import GateOutcome, GateVerdict, Verdict
-from tidegate.core.model import Value
 
 
 def xml_text(text: str) -> str:
@@ -23,88 +21,64 @@ def xml_text(text: str) -> str:
     return re.sub(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
 
-class Mark(StrEnum):
-    """How CI shows a case."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    ERROR = "error"
-    SKIPPED = "skipped"
+RESULTS: Mapping[GateOutcome, type[FinalResult] | None] = {GateOutcome.PASS: None, GateOutcome.FAIL: Failure}
+"""By outcome, how CI shows it. Every other one is an error: it is unknown whether all is well."""
 
 
-MARK_OF = {GateOutcome.PASS: Mark.PASSED, GateOutcome.FAIL: Mark.FAILED}
-"""Every other outcome is an error: it is unknown whether all is well."""
+def case(
+    group: str,
+    name: str,
+    result: type[FinalResult] | None,
+    *,
+    kind: str = "",
+    reason: str = "",
+    seconds: float = 0.0,
+    output: str = "",
+) -> TestCase:
+    """One thing that went well (without a `result`) or did not.
 
-RESULTS: Mapping[Mark, type[FinalResult]] = {Mark.FAILED: Failure, Mark.ERROR: Error, Mark.SKIPPED: Skipped}
+    Args:
+        group: what CI lists it under, as it does classes of tests.
+        name: of the case.
+        result: how CI shows it.
+        kind: the word for what went wrong, such as `inconclusive`.
+        reason: why it did not go well.
+        seconds: that it took.
+        output: for the one who opens the case.
+    """
+    made = TestCase(xml_text(name), xml_text(group), round(seconds, 3))
+    if result is not None:
+        told = result(xml_text(reason), kind or None)
+        told.text = xml_text(reason)
+        made.result = [told]
+    if output:
+        made.system_out = xml_text(output)
+    return made
 
 
-class Case(Value):
-    """One thing that went well or did not."""
-
-    group: str
-    """What CI lists it under, as it does classes of tests."""
-    name: str
-    mark: Mark
-    kind: str = ""
-    """The word for what went wrong, such as `inconclusive`."""
-    reason: str = ""
-    seconds: float = 0.0
-    output: str = ""
-    """For the one who opens the case."""
-
-
-class Suite(Value):
-    """Cases that belong together."""
-
-    name: str
-    cases: tuple[Case, ...]
-    seconds: float
-    since: datetime | None = None
-
-
-def case_of(verdict: GateVerdict | Verdict, *, group: str) -> Case:
-    """A gate's verdict, with the numbers that it rests on."""
+def case_of(verdict: GateVerdict | Verdict, *, group: str, skipped: str = "") -> TestCase:
+    """A gate's verdict, with the numbers that it rests on; `skipped` says why it does not count."""
     numbers = "\n".join(f"{name} = {number:.6g}" for name, number in verdict.numbers.items())
-    return Case(
-        group=group,
-        name=verdict.gate,
-        mark=MARK_OF.get(verdict.outcome, Mark.ERROR),
-        kind=str(verdict.outcome),
-        reason=verdict.reason,
-        output=f"{verdict.reason}\n{numbers}",
-    )
+    output = f"{verdict.reason}\n{numbers}"
+    if skipped:
+        return case(group, verdict.gate, Skipped, reason=skipped, output=output)
+    result = RESULTS.get(verdict.outcome, Error)
+    return case(group, verdict.gate, result, kind=str(verdict.outcome), reason=verdict.reason, output=output)
 
 
-def junit_xml(suites: Sequence[Suite]) -> str:
-    """The whole document."""
+def junit_xml(suites: Mapping[str, Sequence[TestCase]], *, seconds: float, since: datetime | None) -> str:
+    """The whole document, of cases by suite; `seconds` is what the whole took."""
     document = JUnitXml()
-    for suite in suites:
-        document.add_testsuite(_suite(suite))
+    for name, cases in suites.items():
+        suite = TestSuite(xml_text(name))
+        suite.add_testcases(list(cases))
+        if since is not None:
+            suite.timestamp = f"{since:%Y-%m-%dT%H:%M:%S}"
+        document.add_testsuite(suite)
     document.update_statistics()  # type: ignore[no-untyped-call]  # junitparser annotates in part
     # The statistics add up cases, some of which went side by side.
-    for made, suite in zip(document, suites, strict=True):
-        made.time = round(suite.seconds, 3)
-    document.time = round(max((suite.seconds for suite in suites), default=0.0), 3)
+    for each in (document, *document):
+        each.time = round(seconds, 3)
     root = ElementTree.fromstring(document.tostring())  # type: ignore[no-untyped-call]
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
-
-
-def _suite(suite: Suite) -> TestSuite:
-    made = TestSuite(xml_text(suite.name))
-    made.add_testcases([_case(case) for case in suite.cases])
-    if suite.since is not None:
-        made.timestamp = f"{suite.since:%Y-%m-%dT%H:%M:%S}"
-    return made
-
-
-def _case(case: Case) -> TestCase:
-    made = TestCase(xml_text(case.name), xml_text(case.group), round(case.seconds, 3))
-    result = RESULTS.get(case.mark)
-    if result is not None:
-        told = result(xml_text(case.reason), case.kind or None)
-        told.text = xml_text(case.reason)
-        made.result = [told]
-    if case.output:
-        made.system_out = xml_text(case.output)
-    return made

@@ -38,22 +38,11 @@ from tidegate.core.threads import call_in_thread
 
 FRESH_SECONDS = 60.0
 
-
 SCRAPE_TIMEOUT = timedelta(seconds=2)
 """Of the Prometheus on this machine: a sample has the time at which its scrape began."""
 
-
 ON_THIS_MACHINE = ("uv", "starlette", "uvicorn")
 """Packages of a fleet here; first one that only the extra `local` has, so that all of it is named at once."""
-
-
-def require_local_fleet() -> None:
-    """Be sure of the packages of a fleet here before anything is begun.
-
-    Raises:
-        NotInstalled: one is missing; says the command that installs it.
-    """
-    require(*ON_THIS_MACHINE)
 
 
 def is_being_written(records: Path) -> bool:
@@ -100,10 +89,8 @@ def require_regions(host: FleetHost, wanted: Iterable[str]) -> None:
 
 BEAT_SECONDS = 5.0
 
-
 BEATS = 4
 """In the time for which nothing may be heard, at least: one or two may be lost."""
-
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +224,7 @@ async def _own_host(
     spec: Delivery, state: StateFolder, tracking_uri: str | None, announce: Callable[[str], None], *, detach: bool
 ) -> AsyncIterator[FleetHost]:
     """A fleet that serves the champion in every region; it stops at the end, unless it serves and is to be left up."""
-    require_local_fleet()
+    require(*ON_THIS_MACHINE)
     require_gpus_here(spec)
     registry = await call_in_thread(open_registry, state.root, tracking_uri)
     champion = await call_in_thread(registry.resolve, spec.model.name, spec.model.target)

@@ -337,6 +337,17 @@ class Delivery(SpecModel):
             yield SpecConflict(("engine", "image"), "an image in the local fleet", expected)
         yield from below(("metrics",), self.metrics.of_machine())
 
+    @property
+    def asks_engines(self) -> tuple[str, ...]:
+        """Stages that ask engines of one arm."""
+        return tuple(name for name in ("offline", "load", "shadow") if getattr(self, name))
+
+    def arm_services(self, region: str) -> Mapping[str, str]:
+        """The Services that are asked through the region's API server, by arm: where the spec has no address of one."""
+        if not isinstance(self.fleet, TheirsFleetSpec) or self.fleet.regions[region].arms or not self.asks_engines:
+            return {}
+        return self.fleet.arm_services
+
     def _around_fleet(self) -> AroundFleet:
         return AroundFleet(
             name=self.metadata.name,
@@ -345,7 +356,7 @@ class Delivery(SpecModel):
             accelerator=self.engine.accelerator,
             analysed=bool(self.slos),
             same_image=self.engine.image is not None,
-            asks_engines=tuple(name for name in ("offline", "load", "shadow") if getattr(self, name)),
+            asks_engines=self.asks_engines,
             copies=self.shadow is not None,
         )
 

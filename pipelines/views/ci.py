@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from junitparser import Error, Failure, Skipped, TestCase
+from junitparser.junitparser import FinalResult
+
 from gates.model import GateOutcome
-from gates.reports.junit import Case, Mark, Suite, case_of, junit_xml
+from gates.reports.junit import case, case_of, junit_xml
 from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus
 from pipelines.views.wording import at_the_end, facts, headline, key_numbers
 from tidegate.core.text import table_cell
@@ -14,16 +17,17 @@ from tidegate.core.units import duration
 
 GROUP = "tidegate"
 NOT_BEGUN = "the delivery ended before it began"
-MARKS: Mapping[StepStatus, tuple[Mark, str]] = {
-    StepStatus.DONE: (Mark.PASSED, ""),
-    StepStatus.UNDONE: (Mark.SKIPPED, "was done, and was taken back with its region"),
-    StepStatus.SKIPPED: (Mark.SKIPPED, NOT_BEGUN),
-    StepStatus.WAITING: (Mark.SKIPPED, NOT_BEGUN),
-    StepStatus.RUNNING: (Mark.ERROR, "was at work when nothing more was heard"),
+Result = type[FinalResult] | None
+RESULTS: Mapping[StepStatus, tuple[Result, str]] = {
+    StepStatus.DONE: (None, ""),
+    StepStatus.UNDONE: (Skipped, "was done, and was taken back with its region"),
+    StepStatus.SKIPPED: (Skipped, NOT_BEGUN),
+    StepStatus.WAITING: (Skipped, NOT_BEGUN),
+    StepStatus.RUNNING: (Error, "was at work when nothing more was heard"),
 }
 """How a step is shown, and why when it says nothing itself; one that failed is shown as the delivery's end is."""
 
-ENDINGS: Mapping[str, Mark] = {"delivered": Mark.PASSED, "rolled-back": Mark.FAILED}
+ENDINGS: Mapping[str, Result] = {"delivered": None, "rolled-back": Failure}
 """Of all other endings it is unknown whether the version is well."""
 
 
@@ -31,31 +35,29 @@ def delivery_junit(story: DeliveryState, delivery: str, now: datetime) -> str:
     """The document; `delivery` is the id, empty when nothing was opened."""
     seconds = story.elapsed_seconds(now)
     outcome = story.outcome or "unknown"
-    whole = Case(
-        group=GROUP,
-        name="delivery" if story.started else "start",
-        mark=ENDINGS.get(outcome, Mark.ERROR),
+    whole = case(
+        GROUP,
+        "delivery" if story.started else "start",
+        ENDINGS.get(outcome, Error),
         kind=outcome,
         reason=story.reason,
         seconds=seconds,
         output=f"delivery {delivery}" if delivery else "",
     )
-    steps = tuple(_of_step(step, story, now) for step in story.steps)
     title = f"{story.model} {story.version}" if story.started else GROUP
-    suites = [Suite(name=title, cases=(whole, *steps), seconds=seconds, since=story.started)]
-    gates = tuple(_of_gate(gate, story) for gate in story.gates)
-    if gates:
-        suites.append(Suite(name=f"{title}: gates", cases=gates, seconds=seconds, since=story.started))
-    return junit_xml(suites)
+    suites = {title: [whole, *(_of_step(step, story, now) for step in story.steps)]}
+    if story.gates:
+        suites[f"{title}: gates"] = [_of_gate(gate, story) for gate in story.gates]
+    return junit_xml(suites, seconds=seconds, since=story.started)
 
 
-def _of_step(step: StepState, story: DeliveryState, now: datetime) -> Case:
-    failed = (ENDINGS.get(story.outcome or "", Mark.ERROR), "")
-    mark, reason = MARKS.get(step.state, failed)
-    return Case(
-        group=f"{GROUP}.{step.region}" if step.region else GROUP,
-        name=step.id,
-        mark=mark,
+def _of_step(step: StepState, story: DeliveryState, now: datetime) -> TestCase:
+    failed = (ENDINGS.get(story.outcome or "", Error), "")
+    result, reason = RESULTS.get(step.state, failed)
+    return case(
+        f"{GROUP}.{step.region}" if step.region else GROUP,
+        step.id,
+        result,
         kind=str(step.state),
         reason=reason or step.message,
         seconds=step.seconds(now),
@@ -63,12 +65,11 @@ def _of_step(step: StepState, story: DeliveryState, now: datetime) -> Case:
     )
 
 
-def _of_gate(gate: GateState, story: DeliveryState) -> Case:
-    case = case_of(gate.latest, group=f"{GROUP}.{gate.step}")
+def _of_gate(gate: GateState, story: DeliveryState) -> TestCase:
     # Another gate, or the one who ended the delivery, was faster: that case is red, and this one says nothing.
-    if gate.latest.outcome is GateOutcome.RUNNING and story.outcome is not None:
-        return case.model_copy(update={"mark": Mark.SKIPPED, "kind": "", "reason": f"undecided: {gate.latest.reason}"})
-    return case
+    undecided = gate.latest.outcome is GateOutcome.RUNNING and story.outcome is not None
+    skipped = f"undecided: {gate.latest.reason}" if undecided else ""
+    return case_of(gate.latest, group=f"{GROUP}.{gate.step}", skipped=skipped)
 
 
 GATES_SHOWN = 200

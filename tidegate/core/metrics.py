@@ -144,6 +144,8 @@ class Preset(SourceNames):
     """Tells the engines of an arm apart; empty where it is unknown."""
     engines: bool = False
     """Whether it also tells what only an engine knows."""
+    cache: tuple[MetricName, ...] = ()
+    """Counters of prompts' tokens: what came from the prefix cache, and all."""
 
 
 @cache
@@ -240,6 +242,11 @@ class MetricSource(SourceNames):
         """The histogram of one of `TIMES`; None where it is not read here."""
         by_hand: TimeSeries | None = getattr(self, signal)
         return (by_hand or getattr(self._preset, signal)) if signal in self.told else None
+
+    @property
+    def cache_series(self) -> tuple[str, ...]:
+        """As `Preset.cache`; none where no times are read here."""
+        return self._preset.cache if set(TIMES) & {*self.told} else ()
 
     def is_vllms_own(self, signal: MetricSignal) -> bool:
         """Whether the signal is read under the name that vLLM gives it."""

@@ -91,13 +91,12 @@ def _arm(context: Context, arm: EngineSet, digest: str, record: EngineRecord | N
 
 
 async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCommand, *, rollback: float) -> Verdict:
-    """Ask, and ask again after `running`, and where there was no answer."""
+    """Ask, and ask again where something was not there."""
     settings = context.spec.gates.of(CommandGate)[gate]
     question, failures = await _question(context, step, gate), 0
     end, limit = context.clock.monotonic() + settings.within.total_seconds(), format_duration(settings.within)
     while True:
         context.journal.check()
-        verdict = None
         try:
             reply = await ask(settings, question, end - context.clock.monotonic())
         except NotAnswered as error:
@@ -109,17 +108,9 @@ async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCo
             wait = FIRST_WAIT_SECONDS * 2 ** (failures - 1)
         else:
             _keep(context, step, gate, reply.output)
-            verdict = judge_answer(gate, settings, reply.answer, rollback=rollback)
-            if verdict.outcome is not GateOutcome.RUNNING:
-                return verdict
-            wait = settings.poll.total_seconds()
+            return judge_answer(gate, settings, reply.answer, rollback=rollback)
         if wait >= end - context.clock.monotonic():
-            if verdict is None:
-                return Verdict(gate=gate, outcome=GateOutcome.ERROR, reason=f"no answer within {limit}")
-            reason = f"still running after {limit}: {verdict.reason}"
-            return verdict.model_copy(update={"outcome": GateOutcome.INCONCLUSIVE, "reason": reason})
-        if verdict:
-            context.journal.verdict(step, verdict)
+            return Verdict(gate=gate, outcome=GateOutcome.ERROR, reason=f"no answer within {limit}")
         await context.clock.sleep(wait)
 
 

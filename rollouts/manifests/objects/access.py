@@ -125,6 +125,11 @@ def route_rights(delivery: str, theirs: RouteReference) -> Rights:
     return (*carried, *_rights("\n".join(rows)))
 
 
+def asking_rights(services: Iterable[str]) -> Rights:
+    """To ask these Services through the API server; a Role's names would need their ports, so it is for any Service."""
+    return _rights(f"get services {named}\nget,create services/proxy") if (named := " ".join(services)) else ()
+
+
 def rights(site: Site) -> Rights:
     """In the namespace of a Rollout that is rendered: to move it, to apply its objects, to read what a doctor reads."""
     fleet, name, samples, guarded = site.fleet, site.name, samples_request(site.name), guard(site.name)

@@ -41,6 +41,8 @@ class Engine:
     ended: float
     requests: Sequence[tuple[float, float]]
     """When each ended, and its TTFT in seconds."""
+    cached: tuple[int, int] = (0, 0)
+    """Tokens of each prompt: from the cache, and all; 0 where nobody counts them."""
     edges: tuple[float, ...] = EDGES
     offset: float = 0.0
     """When it is scraped, after each full interval."""
@@ -116,6 +118,9 @@ class Fleet:
             if self.knows_starts:
                 self._add(PROCESS_START, labels, at, engine.started)
             times = [ttft for ended, ttft in engine.requests if engine.started < ended <= at]
+            for name, tokens in zip(("hits", "queries"), engine.cached, strict=True):
+                if engine.cached[1]:
+                    self._add(f"vllm:prefix_cache_{name}_total", labels, at, float(tokens * len(times)))
             for edge in engine.edges:
                 bucket = labels | {BUCKET_EDGE: str(edge).replace("inf", "+Inf"), "model_name": "m"}
                 self._add(TTFT + BUCKET, bucket, at, float(sum(t <= edge for t in times)))

@@ -13,7 +13,7 @@ from scipy import stats
 
 from benchmarks.canary_simulation import kayenta, ours, summary
 from benchmarks.canary_simulation.acceptance_oracle import Acceptance, AcceptanceOracle
-from benchmarks.canary_simulation.chunks import Place, operator_limits, simulate
+from benchmarks.canary_simulation.chunks import Place, simulate
 from benchmarks.canary_simulation.figure_model import CellFigures, StudyFigures
 from benchmarks.canary_simulation.fixed_horizon import Moments, PooledZ, StratifiedZ
 from benchmarks.canary_simulation.minutes import ArmMinute, Minute, MinuteDecider
@@ -209,9 +209,9 @@ def test_regressions_move_the_quantiles_they_name(regression: Regression, median
 @pytest.mark.long
 def test_the_same_place_gives_the_same_chunk_and_another_number_another_one() -> None:
     cell = next(each for each in cells() if each.name == "20/s, 5 %")
-    short, limits = replace(cell, traffic=cell.traffic.lasting(6)), operator_limits(1)
+    short = replace(cell, traffic=cell.traffic.lasting(6))
     place = Place(seed=1, question=Question.HEALTHY, name=cell.name, number=0, deliveries=4)
-    first, again = (simulate(short, place, limits).deciders for _ in range(2))
+    first, again = (simulate(short, place).deciders for _ in range(2))
     assert first == again
     one, other = (
         next(Workload(MID, HEALTHY, 4, place.model_copy(update={"number": number}).random_seed).looks())
@@ -237,7 +237,10 @@ def batch_of(look: Look, time: float) -> Batch:
 
 
 def evidence(arm: ArmName, simulated: SimulatedArm, pod: int, scores: tuple[float, ...]) -> PodEvidence:
+    cached, whole = (int(each) * (pod == 0) for each in simulated.cached[0])
     return PodEvidence(
+        cached_tokens=cached,
+        prompt_tokens=whole,
         arm=arm,
         pod=str(pod),
         requests=int(simulated.requests[0, pod]),
@@ -253,7 +256,9 @@ def buckets(samples: Samples, grid: Grid, pod: int) -> Buckets:
 
 
 @pytest.mark.parametrize(
-    ("terms", "metrics"), [(BOTH, ("ttft", "judge")), (ERRORS, ("errors",))], ids=["latency and judge", "errors"]
+    ("terms", "metrics", "cached"),
+    [(BOTH, ("ttft", "judge"), 0.0), (ERRORS, ("errors",), 0.0), (BOTH, ("ttft", "judge"), 0.2)],
+    ids=["latency and judge", "errors", "a cold cache"],
 )
 @pytest.mark.parametrize(
     ("regression", "outcome"),
@@ -261,14 +266,15 @@ def buckets(samples: Samples, grid: Grid, pod: int) -> Buckets:
     ids=["healthy", "worse"],
 )
 def test_the_simulated_gate_says_what_a_trial_says(
-    terms: AnalysisPlan, metrics: tuple[str, ...], regression: Regression, outcome: GateOutcome
+    terms: AnalysisPlan, metrics: tuple[str, ...], cached: float, regression: Regression, outcome: GateOutcome
 ) -> None:
     """Look by look the same evidence from the same counts, hence the same verdict at the same look."""
     engines = {name: each for name, each in ours.engines(1, ours.Margins(), temper=True).items() if name in metrics}
-    gate, trial, outcomes = ours.Gate("", 1, engines), SequentialTest(terms), set[GateOutcome]()
+    gate = ours.Gate("", 1, engines, max_colder=LatencyGate().max_colder if cached else None)
+    trial, outcomes = SequentialTest(terms), set[GateOutcome]()
     asked = [question for _, question in metric_tests(terms) if question.kind != "refused"]
     trial.take(Batch(time=1000 - 12 * 10))
-    for look in Workload(replace(HIGH, looks=40, warm_up_looks=12), regression, 1, seed=6).looks():
+    for look in Workload(replace(HIGH, looks=60, warm_up_looks=12, cached=cached), regression, 1, seed=6).looks():
         counted, batch = ours.Counted(look), batch_of(look, look.seconds + 1000)
         gate.feed_counted(counted, look.seconds) if look.share else gate.learn(counted)
         trial.take(batch)

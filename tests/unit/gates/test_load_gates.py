@@ -11,7 +11,7 @@ from gates.evidence.batch import ArmLoad, Batch, LoadBlock
 from gates.model import GateOutcome, Verdict
 from gates.planning.forecast import forecasts, with_proposals
 from gates.sequential_test import AnalysisPlan, SequentialTest
-from gates.stats.paired import PairedTimesProcess, log_swap
+from gates.stats.paired import PairedTimesProcess
 from gates.traffic import Assumptions, Exposure
 
 BLOCK_SECONDS = 42.0
@@ -73,15 +73,6 @@ def test_one_at_the_margin_passes_as_rarely_as_was_said() -> None:
         best = np.maximum(best, process.log_fine)
     # At most 5 % in the mean; 33 of 400 happen by chance once in a thousand times.
     assert int((best >= np.log(20)).sum()) <= 33
-
-
-@pytest.mark.parametrize("spread", [0.02, 0.05, 0.3])
-def test_a_block_is_a_fair_bet_when_a_coin_says_which_arm_was_first(spread: float) -> None:
-    # Who has the second turn is slower by a third: a coin, and not the arms, decides who that is.
-    rng = np.random.default_rng(0)
-    turns = rng.choice([-1.0, 1.0], 20_000) * 0.3
-    evidence = np.exp(log_swap((turns + rng.normal(0, spread, turns.size))[:, None]))
-    assert np.all(evidence.mean(axis=0) < 1 + 4 * evidence.std(axis=0) / np.sqrt(turns.size))
 
 
 def test_a_forecast_is_what_happens() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -17,8 +17,6 @@ from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import Batch, PodEvidence
 from gates.model import GateOutcome, Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
-from gates.stats.e_process import Array
-from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
 
 TERMS = AnalysisPlan(
     latency=LatencyGate(max_increase=0.3),
@@ -121,55 +119,6 @@ def test_clear_verdicts_do_not_depend_on_how_often_we_look(case: str) -> None:
     fine = list(traffic(canary, STABLE, looks=96, seconds=5))
     coarse = list(joined(fine))
     assert outcomes(fine) == outcomes(coarse) == outcomes(joined(coarse)) == expected
-
-
-@pytest.mark.long
-def test_a_cut_costs_what_comparing_within_each_part_costs() -> None:
-    """On average nothing, as `test_cutting_a_scrape_at_random_is_a_fair_game` shows for fixed weights.
-
-    Here the weights differ a little too, because a finer stream has learnt more of the past before it bets.
-    """
-    terms = AnalysisPlan(errors=ErrorsGate(max_increase=0.02), temper=False)
-    cut, whole = [], []
-    for seed in range(12):
-        fine = list(traffic(Serving(20, failing=0.015), STABLE, looks=24, seconds=5, seed=seed))
-        cut.append(log_evidence(judged(fine, terms)))
-        whole.append(log_evidence(judged(joined(fine), terms)))
-    difference = np.asarray(cut) - np.asarray(whole)
-    assert np.abs(difference).max() < 3
-    assert np.abs(difference.mean(axis=0)).max() < 0.5
-
-
-Pairs = Callable[[], tuple[PairedTimesProcess | PairedScoresProcess, Callable[[np.random.Generator], Array]]]
-"""Makes a process, and what draws its pairs."""
-
-
-def of_times() -> tuple[PairedTimesProcess, Callable[[np.random.Generator], Array]]:
-    """Pairs of times of a canary that is a little slower, within its margin."""
-    process = PairedTimesProcess(max_increase=0.2, tolerance=0.02)
-    return process, lambda rng: np.log(1.05) + 0.3 * rng.standard_normal(60)
-
-
-def of_failures() -> tuple[PairedScoresProcess, Callable[[np.random.Generator], Array]]:
-    """Pairs of answers, of which the canary loses a few."""
-    process = PairedScoresProcess(max_drop=0.05)
-    return process, lambda rng: (rng.random(200) < 0.02).astype(float)
-
-
-@pytest.mark.parametrize("pairs", [of_times, of_failures])
-def test_how_pairs_are_cut_costs_only_what_a_bet_that_learns_has_not_seen(pairs: Pairs) -> None:
-    """The bet that learns has seen more when it is made more often."""
-    gained = []
-    for seed in range(40):
-        (fine, draw), (coarse, _) = pairs(), pairs()
-        drawn = draw(np.random.default_rng(seed))
-        for part in np.split(drawn, 20):
-            fine.feed(part, 2.0)
-        for part in np.split(drawn, 5):
-            coarse.feed(part, 8.0)
-        gained.append(fine.log_fine - coarse.log_fine)
-    assert np.abs(gained).max() < 3
-    assert abs(np.mean(gained)) < 0.5
 
 
 @pytest.mark.parametrize("case", ["healthy", "slow", long("failing"), long("worse")])

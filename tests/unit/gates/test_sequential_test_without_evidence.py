@@ -108,16 +108,6 @@ def test_requests_without_times_pass_no_latency_gate_and_times_without_requests_
         assert {verdict.gate for verdict in found if verdict.outcome is GateOutcome.PASS} == passing
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [PairedAnswer(), PairedAnswer(canary=PairedReply(ttft=0.1)), PairedAnswer(stable=PairedReply(ttft=0.1))],
-    ids=["nobody answers", "only the canary", "only stable"],
-)
-def test_pairs_of_which_one_side_is_missing_never_pass(pair: PairedAnswer) -> None:
-    batches = [Batch(time=time, source="probe", pairs=(pair,) * 50) for time in range(20)]
-    assert_none_passes(verdicts(GENEROUS, batches))
-
-
 NOTHING = PairedReply(ttft=0.1, score=0, output_tokens=24, finish_reason="length", refusal=False)
 TRIALS = 'rated_total{version="{{.version}}"}'
 PODS = {arm: PodTrials(arm=arm, trials=100, events=97) for arm in ArmName}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -27,15 +27,6 @@ def mean_over_choices(log_h: list[float], pool: list[int], drawn: int) -> float:
     found = np.asarray(choices(pool, drawn), dtype=np.float64)
     chance = stats.multivariate_hypergeom(m=pool, n=drawn).pmf(found.astype(int)) if drawn else np.ones(1)
     return float(chance @ np.exp(log_e(np.asarray([log_h]), found, np.asarray(pool, dtype=np.float64))[:, 0]))
-
-
-def test_the_mean_over_all_labellings_of_eight_requests_is_one() -> None:
-    bins, log_h = np.array([0, 0, 0, 1, 1, 2, 2, 2]), np.log([[0.8, 1.1, 2.5]])
-    pool = np.bincount(bins, minlength=3).astype(np.float64)
-    labellings = [np.bincount(bins[list(canary)], minlength=3) for canary in combinations(range(8), 3)]
-    e = np.exp([log_e(log_h, counts.astype(np.float64), pool)[0] for counts in labellings])
-    assert len(e) == 56
-    assert e.mean() == pytest.approx(1, abs=1e-12)
 
 
 @given(pool=st.lists(st.integers(0, 6), min_size=2, max_size=4), data=st.data())

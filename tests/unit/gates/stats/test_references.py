@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from gates.stats.binary import STEPS, FailureProcess, ShareProcess
-from gates.stats.exchange import log_e, log_e_odds
+from gates.stats.exchange import log_e_odds
 from gates.stats.paired import STAKES, STEEPNESS, PairedScoresProcess, log_swap, log_wealth
 from gates.stats.times import LatencyProcess, count_samples, sample_edges
 
@@ -86,24 +86,3 @@ def test_students_t_once(drop: float, agree: bool) -> None:
     process.feed(stable - canary, 10)
     p_value = stats.ttest_rel(stable, canary, alternative="greater").pvalue
     assert (p_value < 0.01, process.log_worse > np.log(100)) == (agree, agree)
-
-
-def test_the_exact_permutation_test_agrees_on_which_labelling_is_the_most_surprising() -> None:
-    """Against its own statistic, e is 1 / p at most: Markov's inequality over all 252 labellings."""
-    times, log_h = np.array([0, 0, 1, 1, 1, 2, 2, 3, 3, 3]), np.log([0.5, 0.8, 1.4, 2.6])
-
-    def total(canary: np.ndarray, axis: int) -> np.ndarray:
-        return np.sum(canary, axis=axis)
-
-    canary, stable = times[5:], times[:5]
-    tested = stats.permutation_test(
-        (log_h[canary], log_h[stable]),
-        lambda one, other, axis: total(one, axis),
-        alternative="greater",
-        n_resamples=np.inf,
-    )
-    counts, pool = (np.bincount(each, minlength=4).astype(np.float64) for each in (canary, times))
-    e = float(np.exp(log_e(log_h[None], counts, pool)[0]))
-    assert tested.null_distribution.size == 252
-    assert e == pytest.approx(np.exp(tested.statistic) / np.exp(tested.null_distribution).mean())
-    assert 1 < e <= 1 / tested.pvalue

@@ -195,7 +195,7 @@ async def test_a_rollback_does_not_wait_for_an_engine_that_starts() -> None:
 
 async def test_a_region_that_stops_leaves_nothing_running(trial: FakeFleet) -> None:
     await trial.promote()
-    await trial._region.close()
+    await trial.close()
     assert trial.engines.running() == []
     assert not trial.proxy.alive
 

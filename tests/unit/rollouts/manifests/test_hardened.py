@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from fakes.fleet import fleet_spec, release
+from fakes.schemas import problems_in
 
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 
 CLAIM = {"pod": {"cache": {"claim": "weights", "secret": "store"}}}

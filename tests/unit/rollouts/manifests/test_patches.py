@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from fakes.fleet import fleet_spec, release
+from fakes.schemas import problems_in
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rollouts.manifests.patches import PatchSpec, apply_patches, touched
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 
