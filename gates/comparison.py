@@ -86,11 +86,6 @@ class ComparisonPlan(Value):
         """In the order of their verdicts."""
         return (QualityGate.name, *self.pairs.gates)
 
-    @property
-    def rollback_each(self) -> float:
-        """Each gate's share."""
-        return self.rollback / len(self.gates)
-
 
 def comparison_plan(name: str, said: GatesByName | None) -> ComparisonPlan:
     """The plan for the section `gates` of a delivery or of a file of kind Gates; None asks the usual gates.
@@ -131,9 +126,8 @@ class EndpointComparison:
         """`embedder` scores by meaning; `likeness` is one for likeness by meaning, else it is that of words."""
         self.plan = plan
         self._golden = {entry.prompt: entry for entry in golden}
-        self._quality = QualityTest(
-            plan.quality, prompts=len(self._golden), rollback=plan.rollback_each, accept=plan.pairs.accept
-        )
+        share = plan.rollback / len(plan.gates)
+        self._quality = QualityTest(plan.quality, prompts=len(self._golden), rollback=share, accept=plan.pairs.accept)
         self._test = SequentialTest(plan.pairs)
         self._embedder, self._likeness, self._languages = embedder, likeness, languages
         self._alike: list[float] = []

@@ -40,38 +40,32 @@ class GateOutcome(IntEnum):
         return self.name.lower()
 
 
-class Verdict(Value):
-    """One gate's answer at one moment."""
-
-    gate: str
-    outcome: GateOutcome
-    reason: str
-    """One sentence a person understands."""
-    numbers: Mapping[str, float] = {}
-    """What the sentence rests on; names carry their unit (`ttft_p95_canary_seconds`)."""
-    auxiliary: Mapping[str, float] = {}
-    """Auxiliary numbers, under other names: for charts. The sentence does not rest on them."""
+def _by_name(outcome: object) -> object:
+    if isinstance(outcome, str) and outcome.upper() not in GateOutcome.__members__:
+        raise ValueError(f"found {outcome!r}; expected one of {', '.join(map(str, GateOutcome))}")
+    return GateOutcome[outcome.upper()] if isinstance(outcome, str) else outcome
 
 
 OutcomeName = Annotated[
     GateOutcome,
+    BeforeValidator(_by_name),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"enum": [str(outcome) for outcome in GateOutcome]}),
 ]
 """An outcome by its name."""
 
 
-class GateVerdict(Value):
-    """One gate's answer."""
-
-    # As other programs read it, without what is for charts.
+class Verdict(Value):
+    """One gate's answer at one moment."""
 
     gate: str
     outcome: OutcomeName
     reason: str
     """One sentence a person understands."""
     numbers: Mapping[str, float] = {}
-    """What the sentence rests on; names carry their unit."""
+    """What the sentence rests on; names carry their unit (`ttft_p95_canary_seconds`)."""
+    auxiliary: Mapping[str, float] = {}
+    """Auxiliary numbers, under other names: for charts. The sentence does not rest on them."""
 
 
 def blind(reason: str) -> Verdict:
@@ -175,9 +169,9 @@ class EngineReply(Value):
     text: str
     finish_reason: str
     """As the API says it: `stop` or `length`."""
-    output_tokens: int
-    ttft_seconds: float
-    """From sending the request to the first token."""
+    output_tokens: int | None
+    ttft_seconds: float | None
+    """None when nobody measured it. From sending the request to the first token."""
     itl_seconds: float | None = None
     """Mean time between tokens; None when there were fewer than two."""
     duration_seconds: float | None = None

@@ -117,10 +117,6 @@ class TrialEvidence(EvidenceSource, Protocol):
         ...
 
 
-class NoTrial(OutsideError):
-    """An arm has no series, or nothing says when its trial began."""
-
-
 @dataclass(frozen=True)
 class Judged:
     """What a trial has come to."""
@@ -245,12 +241,8 @@ class Judge:
                 pass
             return found
 
-    def refuse(self, question: Question) -> None:
-        """What could never be judged.
-
-        Raises:
-            UsageError: as `ask`.
-        """
+    def _remembered(self, question: Question) -> _Known:
+        """What is known of it; refuses what could never be judged."""
         if question.stable == question.canary:
             raise UsageError(f"stable and canary: found {question.stable!r} twice; expected two versions")
         if self._service and question.service != self._service:
@@ -259,8 +251,6 @@ class Judge:
                 hint="leave metadata.name out of the file to judge several services by it",
             )
 
-    def _remembered(self, question: Question) -> _Known:
-        self.refuse(question)
         with self._lock:
             known = self._known.setdefault(question, _Known())
             self._known.move_to_end(question)
@@ -281,7 +271,7 @@ class Judge:
             for arm, seen in ((stable, serves), (canary, begins)):
                 if not seen:
                     hint = "check `metrics.sources` of the gates, and how the question names the arm"
-                    raise NoTrial(f"no series of {arm}: {self._source.selectors(arm)}", hint=hint)
+                    raise OutsideError(f"no series of {arm}: {self._source.selectors(arm)}", hint=hint)
             assert begins is not None
             trial = known.trial = _Trial(SequentialTest(self._plan), begins, self._look, self._within)
         ends = self._clock.monotonic() + self._ask_seconds
@@ -293,7 +283,7 @@ class Judge:
         """The first sample after the last gap, looked for block by block from now on back; None where there is none.
 
         Raises:
-            NoTrial: there is no gap as far back as is looked.
+            OutsideError: there is no gap as far back as is looked.
         """
         begins, newest, end, most = None, None, now, self._within + LOOKS_BACK
         while now - end < most:
@@ -311,7 +301,7 @@ class Judge:
             if begins and begins - end >= GAP:
                 known.begun(begins, newest)
                 return begins
-        raise NoTrial(
+        raise OutsideError(
             f"{canary} has had series for more than {format_duration(most)}",
             hint="say with `since` when the trial began",
         )

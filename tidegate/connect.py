@@ -216,7 +216,6 @@ async def _this_machine(carried: Carried, how: Carrying, metrics: str | None) ->
                     scratch=partial(scratch_engine, logs=at.state.scratch),
                     queries=counted,
                     users=records,
-                    requests=records,
                     samples=LocalSamples(at.state.samples, spec.samples, SystemClock()) if spec.samples else None,
                 )
         finally:
@@ -297,7 +296,7 @@ def preconditions(
         return
 
     async def ready_machine() -> None:
-        # Not above: it reads what is installed.
+        # Not above: a fleet on this machine alone needs it.
         from engine_images.adapters.environment import find_engine_environment
 
         find_engine_environment(spec.engine.accelerator.platform)
@@ -336,7 +335,7 @@ def refuse_unlike(spec: Delivery, fleets: Mapping[str, Fleet], queries: QuerySou
             and no `queries` answer it.
     """
     if spec.samples is not None:
-        hint = "leave out `samples`, and the judge of the canary stage"
+        hint = "leave out `samples`, and the gates of users' answers"
         raise UsageError("engines of a program's own fleets keep no samples of users' requests", hint=hint)
     missing = [region for region in spec.regions.names if region not in fleets]
     if missing:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
@@ -29,6 +29,7 @@ from pipelines.plan.planner import refuse_other_plan
 from pipelines.ports import Listener
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver as run_plan
+from pipelines.run.engine import undisturbed
 from pipelines.run.resume import resume as resume_plan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_input, golden_set
@@ -94,7 +95,7 @@ async def deliver(
         return Carried(at, ledger, plan, spec, spec_file, carrier_of(ledger, spec), asker)
 
     with delivery_lock(at.state.lock):
-        carried = await uncancelled(call_in_thread(opened, await call_in_thread(settled)))
+        carried = await undisturbed(call_in_thread(opened, await call_in_thread(settled)), stops_after=True)
         return await carry(carried, how, run_plan, _closed_unbegun)
 
 
@@ -128,7 +129,7 @@ async def resume(
         return carried
 
     with delivery_lock(at.state.lock):
-        carried = await uncancelled(call_in_thread(taken_over))
+        carried = await undisturbed(call_in_thread(taken_over), stops_after=True)
         return await carry(carried, how, resume_plan)
 
 
@@ -221,21 +222,6 @@ async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = No
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
-    """What it returns; a cancellation meanwhile comes once it has ended, and to what can close a ledger."""
-    task, current, cancelled = asyncio.create_task(work), asyncio.current_task(), False
-    assert current is not None, "only a task can be cancelled"
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-            current.uncancel()
-    if cancelled:
-        current.cancel()
-    return task.result()
 
 
 def open_ledger(

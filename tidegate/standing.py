@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def read_records(ledgers: MlflowDeliveries, model: str, unwritten: Path) -> Stat
         story = state_of(ledgers.join(last.id, carries=False).recorded()) if last else DeliveryState()
     except TidegateError as error:
         return StatusReport(unwritten=left, unreadable=str(error))
-    return StatusReport(last, alive, story, left)
+    return StatusReport(last=last, alive=alive, story=story, unwritten=left)
 
 
 async def status(at: Surroundings, spec: Delivery, wanted: Collection[str] = ()) -> StatusReport:
@@ -61,7 +60,7 @@ async def status(at: Surroundings, spec: Delivery, wanted: Collection[str] = ())
             kept = Serving.of(at.registry.tags(version)).now
         except TidegateError:
             return known
-        return replace(known, in_production=kept.name if kept else version.version)
+        return known.model_copy(update={"in_production": kept.name if kept else version.version})
 
     if at.own is None:
         require_contexts(spec, wanted)
@@ -72,14 +71,14 @@ async def status(at: Surroundings, spec: Delivery, wanted: Collection[str] = ())
         # One that was silent just now would be waited for once more.
         seen = [fleet for fleet, each in zip(fleets.values(), found, strict=True) if isinstance(each, RegionState)]
         carried = await asyncio.gather(*map(_carried, seen))
-    return replace(
-        known,
-        regions=[state for state in found if isinstance(state, RegionState)],
-        silent={region: each for region, each in zip(fleets, found, strict=True) if isinstance(each, str)},
-        carried={fleet.region: each for fleet, each in zip(seen, carried, strict=True) if each},
-        process=holder(at.state.lock),
-        mlflow=redacted(mlflow_address(at.root, at.tracking_uri)),
-    )
+    here = {
+        "regions": tuple(state for state in found if isinstance(state, RegionState)),
+        "silent": {region: each for region, each in zip(fleets, found, strict=True) if isinstance(each, str)},
+        "carried": {fleet.region: each for fleet, each in zip(seen, carried, strict=True) if each},
+        "process": holder(at.state.lock),
+        "mlflow": redacted(mlflow_address(at.root, at.tracking_uri)),
+    }
+    return known.model_copy(update=here)
 
 
 def history(at: Surroundings, spec: Delivery, *, last: int) -> list[tuple[DeliverySummary, bool]]:

@@ -91,7 +91,7 @@ def open_steps(
 
 async def _say_what_is_lost(context: Context) -> None:
     await context.journal.say("delivery", StepProgress(), "carried on step by step")
-    await say_what_is_lost(context)
+    await say_what_is_lost(context, done_steps(await context.journal.recorded()))
 
 
 async def _begin(at: Surroundings, ledger: MlflowLedger, spec: Delivery, plan: Plan, asker: Prover | None) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Annotated, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -21,21 +21,22 @@ _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind
 
 
 class AnswersFile:
-    """A file of answers of one comparison; use it as a context. It holds prompts and answers: only its owner reads it.
+    """A file of answers of one comparison. It holds prompts and answers: only its owner reads it.
 
     A last line that was cut off, because a process was killed while it wrote, is taken away.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Nothing is opened yet."""
-        self._path = path
-        self._file: IO[str] | None = None
+    def __init__(self, path: Path, file: IO[str]) -> None:
+        """As `opened`."""
+        self._path, self._file = path, file
         self.endpoints: EndpointsLine | None = None
         """Whose answers the file has; None while it has none."""
         self.pairs: tuple[AnsweredPair, ...] = ()
         """What it had when it was opened."""
 
-    def __enter__(self) -> Self:
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path) -> Iterator[Self]:
         """Open it, or make it.
 
         Raises:
@@ -43,24 +44,16 @@ class AnswersFile:
             UsageError: it cannot be written, or another process writes it.
         """
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
-            raise UsageError(f"--pairs {self._path}: {(error.strerror or 'cannot be opened').lower()}") from error
-        with ExitStack() as stack:
-            file = stack.enter_context(os.fdopen(descriptor, "a", encoding="utf-8"))
+            raise UsageError(f"--pairs {path}: {(error.strerror or 'cannot be opened').lower()}") from error
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
             if not lock_open_file(file):
-                raise UsageError(f"--pairs {self._path}: another comparison writes it", hint="name another file")
+                raise UsageError(f"--pairs {path}: another comparison writes it", hint="name another file")
+            opened = cls(path, file)
             if os.fstat(descriptor).st_size:
-                self._read()
-            stack.pop_all()
-        self._file = file
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
+                opened._read()
+            yield opened
 
     def begin(self, stable: Endpoint, canary: Endpoint) -> None:
         """Say whose answers follow.
@@ -71,7 +64,7 @@ class AnswersFile:
         asked = EndpointsLine(stable=stable, canary=canary)
         if self.endpoints is None:
             self.endpoints = asked
-            self._write(asked)
+            self.add(asked)
         elif self.endpoints != asked:
             arms = ((self.endpoints.stable, stable), (self.endpoints.canary, canary))
             before, now = next(pair for pair in arms if pair[0] != pair[1])
@@ -80,12 +73,8 @@ class AnswersFile:
                 hint="name another file, or leave out --stable and --canary to judge what it has",
             )
 
-    def add(self, pair: AnsweredPair) -> None:
+    def add(self, line: Line) -> None:
         """Keep what was just answered; it is on its way to the disk when this returns."""
-        self._write(pair)
-
-    def _write(self, line: Line) -> None:
-        assert self._file is not None, "the file of answers is a context"
         self._file.write(line.model_dump_json() + "\n")
         self._file.flush()
 

@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from gates.adapters.answers_file import AnswersFile
+from gates.adapters.judge import judge_of
 from gates.adapters.openai import OpenAIClient
-from gates.adapters.readers import embedder, judge_of, languages
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.answers.golden import GoldenPrompt, load_golden, scorers_of
 from gates.comparison import LEAST_STEP, AnsweredPair, ComparisonPlan, Endpoint, EndpointComparison
 from gates.errors import BadAnswer
 from gates.judge.judge import ScoredPairs
 from gates.model import ApiForm, EngineReply, GateOutcome, Scorer, worst
-from gates.reports.check_report import ComparisonReport, as_lines
+from gates.reports.check_report import ComparisonReport
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.files import Unreadable, read_text
 from tidegate.core.spec import Problem, SpecError
@@ -194,7 +194,7 @@ def compare(
             f"{golden}: found {len(prompts)} prompts; gate quality needs {plan.quality.min_prompts} (min_prompts)",
             hint=f"add {plan.quality.min_prompts - len(prompts)}, or lower min_prompts in --gates",
         )
-    with AnswersFile(answers) if answers else nullcontext() as kept:
+    with AnswersFile.opened(answers) if answers else nullcontext() as kept:
         known = kept.pairs if kept else ()
         asked_once = {entry.prompt for entry in prompts}
         if other := next((at for at, pair in enumerate(known, start=2) if pair.prompt not in asked_once), None):
@@ -229,7 +229,7 @@ def compare(
         batches=len(times),
         since=min(times, default=None),
         until=max(times, default=None),
-        verdicts=as_lines(verdicts),
+        verdicts=verdicts,
         not_asked=plan.not_asked,
         likeness=comparison.likeness,
         unanswered=comparison.unanswered,
@@ -252,12 +252,17 @@ def _comparison_of(plan: ComparisonPlan, golden: Sequence[GoldenPrompt]) -> Endp
     agreements = [each for each in plan.pairs.settings.values() if isinstance(each, AgreementGate)]
     by_meaning = any(each.likeness is Likeness.MEANING for each in agreements)
     by_language = any(each.min_same_language is not None for each in agreements)
+    semantic = Scorer.SEMANTIC in scorers
+    if not (semantic or by_meaning or by_language):
+        return EndpointComparison(plan, golden)
+    from gates.adapters.text_models import LanguageIds, WordEmbeddings
+
     return EndpointComparison(
         plan,
         golden,
-        embedder=embedder() if Scorer.SEMANTIC in scorers else None,
-        likeness=embedder() if by_meaning else None,
-        languages=languages() if by_language else None,
+        embedder=WordEmbeddings() if semantic else None,
+        likeness=WordEmbeddings() if by_meaning else None,
+        languages=LanguageIds() if by_language else None,
     )
 
 

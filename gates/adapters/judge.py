@@ -7,7 +7,9 @@ endpoint's error may repeat it, or a part of the key.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +17,8 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from gates.adapters.openai import OpenAIClient, wait_seconds
+from gates.judge.control import load_labels
+from gates.judge.judge import Judge
 from gates.judge.rubric import JudgeReply, JudgeRequest
 from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError, UsageError
@@ -113,3 +117,15 @@ def _reply(content: bytes) -> JudgeReply:
         return JudgeReply(text="")
     refused = bool(choice.message.refusal) or choice.finish_reason == "content_filter"
     return JudgeReply(text=choice.message.content or "", refused=refused)
+
+
+SEED = 20261121
+"""Of a judge's orders and samples; fixed, so that a delivery can be done again."""
+
+
+async def judge_of(settings: JudgeGate, folder: Path, paired: bool) -> Judge:
+    """A judge of pairs of answers, or of single ones, that has been asked of those in `folder` that a person scored."""
+    judge = Judge(settings, OpenAIJudge(settings, os.environ), seed=SEED)
+    if settings.control.labels is not None:
+        await judge.learn(load_labels(folder / settings.control.labels, settings.control), paired=paired)
+    return judge

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from gates.analyses.queries import Window, WithQueries, asking_prometheus, filled
+from gates.analyses.queries import AsksPrometheus, Window, filled
 from gates.evidence import counters
 from gates.evidence.batch import ArmName, Batch, Buckets
 from gates.evidence.counters import NotCounts, Sample
@@ -31,8 +31,6 @@ from gates.evidence.names import (
 from gates.evidence.scrape import Gained, ScrapedHistogram, batch_of, edge_of, summed
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Target, Targets, without_replicas
 from gates.model import ArmKey, NoData
-from gates.sequential_test import AnalysisPlan
-from gates.trials import TrialEvidence
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
 from tidegate.core.errors import OutsideError
@@ -61,6 +59,7 @@ class PrometheusSource:
         timeout_seconds: int = 5,
         settles_within: timedelta = timedelta(seconds=10),
         sources: Sequence[MetricSource] = (),
+        gates: Mapping[str, AsksPrometheus] = {},
         service: str = "",
         known_as: Callable[[ArmKey], ArmKey] | None = None,
     ) -> None:
@@ -71,11 +70,12 @@ class PrometheusSource:
             timeout_seconds: of one query.
             settles_within: the scrape timeout, because a sample has the time at which its scrape began.
             sources: which series there are, as `metrics.sources` of a spec; without any, those of this machine's fleet.
+            gates: those that ask this Prometheus themselves, by name.
             service: the delivery's name, for sources with the labels of our own scrape configuration: where deliveries
                 share a Prometheus, another's version 7 is not ours.
             known_as: the same arm with what its series say in place of the version.
         """
-        self.settles_within = settles_within
+        self.settles_within, self._gates = settles_within, gates
         self._names = named_by(sources, service=service) if sources else of_this_machine()
         self._known_as = known_as or (lambda arm: arm)
         regions = {"": url} if isinstance(url, Address) else url
@@ -101,7 +101,10 @@ class PrometheusSource:
             lookback_seconds=LOOKBACK.total_seconds(),
         )
         window = ScrapeWindow(since=since.timestamp(), until=until.timestamp(), targets=targets)
-        return batch_of(arms, window, self._names)
+        batch = batch_of(arms, window, self._names)
+        for name, gate in self._gates.items():
+            batch = gate.read(batch, name, self, (stable, canary), Window(since, until))
+        return batch
 
     def sampled(self, arm: ArmKey, since: datetime, until: datetime) -> list[datetime]:
         """As `TrialEvidence`."""
@@ -222,20 +225,6 @@ class PrometheusSource:
                 raise OutsideError(f"{query} returns native histograms, which this gate does not read", hint=hint)
             if series.values:
                 yield query, series
-
-
-class QueriedTrial(WithQueries):
-    """A `TrialEvidence` whose gates ask queries too."""
-
-    def __init__(self, source: PrometheusSource, terms: AnalysisPlan) -> None:
-        """The gates are those of `terms` that ask a Prometheus themselves."""
-        super().__init__(source, source, asking_prometheus(terms.settings))
-        self.sampled, self.selectors = source.sampled, source.selectors
-
-
-def evidence_at(address: Address, sources: Sequence[MetricSource], terms: AnalysisPlan) -> TrialEvidence:
-    """What both arms did, as a Prometheus has it, with what the gates of `terms` ask it besides; asks nothing yet."""
-    return QueriedTrial(PrometheusSource(address, sources=sources), terms)
 
 
 def series_of(answer: SeriesAnswer) -> RawSeries:

@@ -262,10 +262,6 @@ class LatencyTest(HistogramTest):
     def numbers(self) -> Mapping[str, float]:
         return self.named(f"{self.kind}_", "_seconds")
 
-    def auxiliary(self) -> Mapping[str, float]:
-        shares = zip(BOTH, self._cached.shares.tolist(), strict=True)
-        return {f"{arm}_cached_share": share for arm, share in shares} if self._cached.known.all() else {}
-
 
 def _count(times: Times) -> int:
     return sum(times.counts) if isinstance(times, Buckets) else len(times)

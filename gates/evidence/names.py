@@ -18,6 +18,7 @@ from tidegate.core.metrics import (
     RequestSeries,
     TimeSeries,
     escaped,
+    presets,
     source_of,
     without_raw_strings,
 )
@@ -102,9 +103,10 @@ def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
             times[metric] = (series, source.pod_label)
             # As a native and as a classic histogram has them.
             reads.setdefault(sources.index(source), []).extend([series.metric, series.metric + BUCKET])
-    cached = next((source for source in sources if source.cache_series), None)
-    if cached:
-        reads.setdefault(sources.index(cached), []).extend(cached.cache_series)
+    caches = {place: presets()[preset].cache for place in reads if (preset := sources[place].preset)}
+    cached, cache = next(((place, each) for place, each in caches.items() if each), (None, ()))
+    if cached is not None:
+        reads[cached].extend(cache)
     labels = {sources[place].region_label for place in reads}
     of_region = labels.pop() if len(labels) == 1 else ""
     return EvidenceNames(
@@ -112,7 +114,7 @@ def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
         requests=requests,
         times=times,
         counting_pod=counter.pod_label if counter else "",
-        cache=(cached.cache_series, cached.pod_label) if cached else ((), ""),
+        cache=(cache, "" if cached is None else sources[cached].pod_label),
         target=lambda region: {of_region: region} if of_region and region else {},
     )
 

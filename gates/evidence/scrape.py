@@ -227,6 +227,6 @@ def batch_of(arms: Sequence[ArmScrapes], window: ScrapeWindow, names: EvidenceNa
         }
         cached, whole = tokens.get((name, pod), (0, 0))
         counted = {"requests": counts.total, "errors": counts.failed, "refused": counts.refused}
-        of_pod |= {"cached_tokens": min(cached, whole), "prompt_tokens": whole}
+        counted |= {"cached_tokens": min(cached, whole), "prompt_tokens": whole}
         evidence.append(PodEvidence.model_validate({"arm": name, "pod": pod} | counted | of_pod))
     return Batch(time=window.until, source="proxy", arms=tuple(evidence), missing=window.missing)

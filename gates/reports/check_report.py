@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import ClassVar
 
 from junitparser import Skipped
 
-from gates.model import DifferingPrompt, GateOutcome, GateVerdict, OutcomeName, Verdict
+from gates.model import DifferingPrompt, GateOutcome, OutcomeName, Verdict
 from gates.reports.junit import case, case_of, junit_xml
 from tidegate.core.errors import ExitCode
 from tidegate.core.model import Value
@@ -26,11 +26,6 @@ EXIT_CODES: Mapping[GateOutcome, ExitCode] = {
 """How a command ends that ends with this outcome."""
 
 
-def as_lines(verdicts: Iterable[Verdict]) -> tuple[GateVerdict, ...]:
-    """Verdicts as they are told to other programs."""
-    return tuple(GateVerdict(**verdict.model_dump(include=set(GateVerdict.model_fields))) for verdict in verdicts)
-
-
 class CheckReport(Value):
     """What all the evidence came to."""
 
@@ -45,7 +40,7 @@ class CheckReport(Value):
     """Unix time of the first batch, in seconds; None without any."""
     until: float | None
     """Unix time of the last batch."""
-    verdicts: tuple[GateVerdict, ...]
+    verdicts: tuple[Verdict, ...]
     not_asked: tuple[str, ...] = ()
     """Gates of the spec that evidence in batches does not answer; they say nothing here, not that all is well."""
 
@@ -86,8 +81,8 @@ def _wrapped(reason: str, room: int | None, indent: int) -> str:
 
 
 def as_json(judgement: CheckReport) -> str:
-    """One document."""
-    return judgement.model_dump_json(indent=2) + "\n"
+    """One document, without what is for charts."""
+    return judgement.model_dump_json(indent=2, exclude={"verdicts": {"__all__": {"auxiliary"}}}) + "\n"
 
 
 def as_junit(judgement: CheckReport) -> str:

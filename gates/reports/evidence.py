@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from gates.evidence.batch import Batch
 from gates.json_lines import line_problems
 from gates.model import worst
-from gates.reports.check_report import CheckReport, as_lines
+from gates.reports.check_report import CheckReport
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -79,7 +79,7 @@ class JudgedEvidence:
             batches=self._batches,
             since=self._since,
             until=self._until,
-            verdicts=as_lines(verdicts),
+            verdicts=verdicts,
             not_asked=tuple(not_asked),
         )
 

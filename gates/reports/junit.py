@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 
-from gates.model import GateOutcome, GateVerdict, Verdict
+from gates.model import GateOutcome, Verdict
 
 
 def xml_text(text: str) -> str:
@@ -56,7 +56,7 @@ def case(
     return made
 
 
-def case_of(verdict: GateVerdict | Verdict, *, group: str, skipped: str = "") -> TestCase:
+def case_of(verdict: Verdict, *, group: str, skipped: str = "") -> TestCase:
     """A gate's verdict, with the numbers that it rests on; `skipped` says why it does not count."""
     numbers = "\n".join(f"{name} = {number:.6g}" for name, number in verdict.numbers.items())
     output = f"{verdict.reason}\n{numbers}"

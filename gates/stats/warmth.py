@@ -43,11 +43,6 @@ class CachedShares:
         return np.asarray(known & found)
 
     @property
-    def known(self) -> Array:
-        """Whether either arm's share is known, (..., 2)."""
-        return np.asarray(self._tokens[..., 1] > 0)
-
-    @property
     def shares(self) -> Array:
         """The canary's and stable's, (..., 2)."""
         return _shares(self._tokens)

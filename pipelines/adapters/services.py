@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gates.adapters.readers import embedder, judge_of, languages, likelihood
+from gates.adapters.judge import judge_of
+from gates.adapters.likelihood import EngineLikelihood
 from gates.analyses.agreement import AgreementGate, Likeness
+from gates.analyses.drift import DriftGate, Feature
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
@@ -71,12 +73,19 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
     gates = spec.gates
     quality, judge, agreements = gates.only(QualityGate), gates.only(JudgeGate), gates.of(AgreementGate).values()
     scorers = scorers_of(golden_set(spec, folder), quality.scorer) if quality else frozenset()
-    by_meaning = any(gate.likeness is Likeness.MEANING for gate in agreements)
-    by_language = any(gate.min_same_language is not None for gate in agreements)
+    by_meaning = Scorer.SEMANTIC in scorers or any(gate.likeness is Likeness.MEANING for gate in agreements)
+    drift = gates.only(DriftGate)
+    by_language = bool(drift and Feature.LANGUAGE in drift.thresholds)
+    by_language = by_language or any(gate.min_same_language is not None for gate in agreements)
+    embedder = languages = None
+    if by_meaning or by_language:
+        from gates.adapters.text_models import LanguageIds, WordEmbeddings
+
+        embedder, languages = WordEmbeddings() if by_meaning else None, LanguageIds() if by_language else None
     return Readers(
-        embedder=embedder() if by_meaning or Scorer.SEMANTIC in scorers else None,
-        languages=languages() if by_language else None,
-        likelihood=likelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
+        embedder=embedder,
+        languages=languages,
+        likelihood=EngineLikelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
         judges=partial(judge_of, judge, folder) if judge else None,
     )
 

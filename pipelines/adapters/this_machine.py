@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from gates.analyses.drift import DriftGate
-from gates.analyses.drift_reference import Feature
 from pipelines.adapters.engines import local_engines, require_gpus_here
 from pipelines.adapters.fleets import running_host
 from pipelines.adapters.load.process import LoadProcess, start_load
@@ -155,7 +153,6 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
     if spec.traffic is None or spec.traffic.prompts is None:
         raise UsageError("--users needs prompts to send", hint="set traffic.prompts")
     prompts, records = user_prompts(spec, folder), state.traffic / f"{spec.metadata.name}.jsonl"
-    _freeze_topics(spec, prompts, records)
     return start_load(
         host.regions(),
         rate=spec.traffic.requests_per_second,
@@ -165,24 +162,6 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
         regenerate=spec.traffic.regenerate,
         records=records,
     )
-
-
-def _freeze_topics(spec: Delivery, prompts: Sequence[str], records: Path) -> None:
-    """Find topics in what users are known to ask, once, when the drift gate is to look at them."""
-    drift = spec.gates.only(DriftGate)
-    if drift is None or drift.inputs is None or Feature.TOPIC not in drift.inputs.features:
-        return
-    from gates.adapters.text_models import WordEmbeddings
-    from pipelines.adapters.load.prompts import fit_topics, topics_file
-
-    path = topics_file(records)
-    if path.exists():
-        return
-    topics = fit_topics(WordEmbeddings(), prompts)
-    if topics is None:
-        raise UsageError("traffic.prompts: too few prompts to find topics in", hint="leave topic out of drift.inputs")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    topics.save(path)
 
 
 LOOK_SECONDS = 1.0

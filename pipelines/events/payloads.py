@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar, Self, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gates.model import GateOutcome
+from gates.model import OutcomeName
 from pipelines.model import Ending, Left, Plan
 from pipelines.statements import Proof
 from registry.model import Event, EventKind, InnerPath
@@ -113,7 +113,7 @@ class VerdictPayload(Payload):
     kind = EventKind.VERDICT
 
     gate: str
-    outcome: GateOutcome
+    outcome: OutcomeName
     reason: str = ""
     numbers: Mapping[str, float] = Field(default_factory=dict)
     auxiliary: Mapping[str, float] = Field(default_factory=dict)
@@ -121,18 +121,6 @@ class VerdictPayload(Payload):
     region: str | None = None
     transcripts: Mapping[str, tuple[int, str]] = Field(default_factory=dict)
     """By trial: how many bytes of its transcript were written, and their SHA-256."""
-
-    @field_validator("outcome", mode="before")
-    @classmethod
-    def _by_name(cls, value: object) -> object:
-        if isinstance(value, str) and value.upper() not in GateOutcome.__members__:
-            known = ", ".join(map(str, GateOutcome))
-            raise ValueError(f"found {value!r}; expected one of {known}")
-        return GateOutcome[value.upper()] if isinstance(value, str) else value
-
-    @field_serializer("outcome")
-    def _name(self, value: GateOutcome) -> str:
-        return str(value)
 
 
 class Waiting(Payload):

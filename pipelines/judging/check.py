@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from gates.reports.check_report import CheckReport, as_lines
+from gates.reports.check_report import CheckReport
 from gates.reports.evidence import judge_file
 from pipelines.judging.gate_sets import GateSet, read_gates
 from pipelines.judging.questions import wrong
@@ -47,11 +47,12 @@ def judge_of(
 ) -> Judge:
     """Who judges trials by these gates, as `gates.trials.Judge`; asks nothing yet."""
     # Not above: a file of evidence needs no client.
-    from gates.adapters.prometheus import evidence_at
+    from gates.adapters.prometheus import PrometheusSource
+    from gates.analyses.queries import asking_prometheus
     from gates.trials import Judge
 
     terms = gates.terms("proxy")
-    source = evidence_at(prometheus, gates.sources, terms)
+    source = PrometheusSource(prometheus, sources=gates.sources, gates=asking_prometheus(terms.settings))
     return Judge(terms, gates.look, source, SystemClock(), service=service, within=within, changed=changed)
 
 
@@ -104,6 +105,6 @@ def check_prometheus(
         batches=found.windows,
         since=found.since.timestamp() if found.windows else None,
         until=found.until and found.until.timestamp(),
-        verdicts=as_lines(found.verdicts),
+        verdicts=tuple(found.verdicts),
         not_asked=judged.not_asked,
     )

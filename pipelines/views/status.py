@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from pipelines.events.state import DeliveryState
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.core.errors import ExitCode
+from tidegate.core.model import Value
 
 
-@dataclass(frozen=True)
-class StatusReport:
+class StatusReport(Value):
     """The records of the last delivery as MLflow has them, and what every region serves."""
 
     last: DeliverySummary | None = None
     alive: bool = False
     """Whether it has not ended, and its process shows signs of life."""
-    story: DeliveryState = field(default_factory=DeliveryState)
+    story: DeliveryState = DeliveryState()
     unwritten: int = 0
     """Events that wait on this machine's disk for MLflow to answer."""
     unreadable: str | None = None
     """Why MLflow said nothing; None when it answered."""
-    regions: Sequence[RegionState] = ()
-    silent: Mapping[str, str] = field(default_factory=dict)
+    regions: tuple[RegionState, ...] = ()
+    silent: Mapping[str, str] = {}
     """Why other regions cannot be seen."""
-    carried: Mapping[str, CarrierHeartbeat] = field(default_factory=dict)
+    carried: Mapping[str, CarrierHeartbeat] = {}
     """Who carries the trials, where somebody does."""
     process: int | None = None
     """Of the delivery that runs here."""

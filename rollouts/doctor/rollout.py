@@ -97,6 +97,23 @@ def _paused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
             yield f"{said(rollout)} is paused at {step_of(ro)}", f"{pause.get('reason')}{how_long}"
 
 
+@error(
+    "abort-cannot-finish",
+    cause="since Argo Rollouts 1.9.0 an aborted canary with dynamicStableScale keeps users for as long as it keeps "
+    "pods, and these fields keep them (argo-rollouts#4898, #4841); its status says RolloutAborted and no more",
+    remediation="set dynamicStableScale: false, or leave out abortScaleDownDelaySeconds and minPodsPerReplicaSet; "
+    "after an abort that hangs, bring the stable's template back: kubectl argo rollouts undo",
+)
+def _abort_cannot_finish(_: Snapshot, rollout: Json) -> Iterator[Observation]:
+    canary = at(rollout, "spec", "strategy", "canary", default={})
+    # 1 is no more than any weight needs; with a delay of 0 the canary shrinks once the stable is whole.
+    least = {"abortScaleDownDelaySeconds": 1, "minPodsPerReplicaSet": 2}
+    keeps = [f"{field}: {canary[field]}" for field in least if (canary.get(field) or 0) >= least[field]]
+    if canary.get("dynamicStableScale") and keeps:
+        seen = f"dynamicStableScale: true, {', '.join(keeps)}"
+        yield f"an abort of {said(rollout)} leaves users on the version that failed", seen
+
+
 @warning(
     "reverted-by",
     cause="somebody else than tidegate wrote the version that the Rollout asks for, such as a GitOps tool that "

@@ -17,9 +17,7 @@ def _in(group: str, version: str, plural: str, kind: str, *, namespaced: bool = 
 
 ARGO = "argoproj.io"
 ROLLOUTS = _in(ARGO, "v1alpha1", "rollouts", "Rollout")
-ANALYSIS_RUNS = _in(ARGO, "v1alpha1", "analysisruns", "AnalysisRun")
 ANALYSIS_TEMPLATES = _in(ARGO, "v1alpha1", "analysistemplates", "AnalysisTemplate")
-EXPERIMENTS = _in(ARGO, "v1alpha1", "experiments", "Experiment")
 
 APPLICATIONS = _in(ARGO, "v1alpha1", "applications", "Application")
 KUSTOMIZATIONS = _in("kustomize.toolkit.fluxcd.io", "v1", "kustomizations", "Kustomization")

@@ -296,6 +296,7 @@ class SecretStore:
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
     """`text` with every one of `secrets` replaced: a server may say in its answer what it was sent."""
+    # The longest first: one may be a part of another.
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= SHORTEST:
             text = text.replace(secret, "***")

@@ -243,11 +243,6 @@ class MetricSource(SourceNames):
         by_hand: TimeSeries | None = getattr(self, signal)
         return (by_hand or getattr(self._preset, signal)) if signal in self.told else None
 
-    @property
-    def cache_series(self) -> tuple[str, ...]:
-        """As `Preset.cache`; none where no times are read here."""
-        return self._preset.cache if set(TIMES) & {*self.told} else ()
-
     def is_vllms_own(self, signal: MetricSignal) -> bool:
         """Whether the signal is read under the name that vLLM gives it."""
         return self.preset is PresetName.VLLM and getattr(self, signal, None) is None

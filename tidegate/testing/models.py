@@ -58,11 +58,13 @@ def _weights(seed: int, vocabulary: dict[str, int]) -> dict[str, NDArray[np.floa
         return np.asarray(scaled, dtype=np.float32)
 
     ones = np.ones(HIDDEN, dtype=np.float32)
+    # 1 for tokens that may be the likeliest, 0 for those that never are.
+    printable = [[len(token) == 1 and "!" <= token <= "~"] for token in sorted(vocabulary, key=vocabulary.__getitem__)]
     weights = {
         "model.embed_tokens.weight": matrix(len(vocabulary), HIDDEN, np.sqrt(HIDDEN)),
         "model.norm.weight": ones,
         # Far apart logits: the likeliest token does not depend on how a sum was ordered.
-        "lm_head.weight": matrix(len(vocabulary), HIDDEN, 8.0) * _printable(vocabulary)[:, None],
+        "lm_head.weight": matrix(len(vocabulary), HIDDEN, 8.0) * np.array(printable, dtype=np.float32),
     }
     shapes = {
         "self_attn.q_proj": (HEADS * HEAD, HIDDEN),
@@ -78,12 +80,6 @@ def _weights(seed: int, vocabulary: dict[str, int]) -> dict[str, NDArray[np.floa
         weights |= {f"{prefix}.{name}.weight": matrix(*shape) for name, shape in shapes.items()}
         weights |= {f"{prefix}.{name}.weight": ones for name in ("input_layernorm", "post_attention_layernorm")}
     return weights
-
-
-def _printable(vocabulary: dict[str, int]) -> NDArray[np.float32]:
-    """1 for tokens that may be the likeliest, 0 for those that never are."""
-    ordered = sorted(vocabulary, key=vocabulary.__getitem__)
-    return np.array([len(token) == 1 and "!" <= token <= "~" for token in ordered], dtype=np.float32)
 
 
 def _config(vocabulary_size: int) -> dict[str, object]:

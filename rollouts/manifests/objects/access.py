@@ -85,8 +85,8 @@ list replicasets
 # Written whole, as others write it too: a version that was not looked at is a conflict then.
 LOOKED_AT = """
 update rollouts {name}
-get,list rollouts,replicasets,pods,analysisruns
-list events,resourcequotas,analysistemplates
+get,list rollouts,replicasets,pods
+list events,resourcequotas
 """
 """Besides, of a Rollout that is rendered, with what a doctor reads."""
 SAMPLED = """

@@ -262,7 +262,6 @@ def users(
                     itl_mean_seconds=itl,
                     duration_seconds=ttft + itl * tokens,
                     output_tokens=tokens,
-                    finish_reason="stop",
                 )
             )
     return records

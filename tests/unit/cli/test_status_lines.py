@@ -6,7 +6,6 @@ After an intended change: `TIDEGATE_REGENERATE=1 pytest tests/unit/cli/test_stat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -61,19 +60,19 @@ def a_region(**changes: object) -> RegionState:
 
 
 def lines_of(delivery: StatusReport, *regions: RegionState) -> list[str]:
-    return list(status_lines(replace(delivery, regions=regions), NOON))
+    return list(status_lines(delivery.model_copy(update={"regions": regions}), NOON))
 
 
 OVER = {"outcome": "rolled-back", "reason": "gate latency: too slow"}
 BY_STEPS = {"last_step": "bake@1", "patience_seconds": 900.0}
 DELIVERIES = {
     "none yet": StatusReport(),
-    "in a step": StatusReport(a_delivery(last_step="canary@eu-west-1/10"), alive=True),
-    "at its start": StatusReport(a_delivery(), alive=True),
-    "over": StatusReport(a_delivery(ended=NOON, **OVER)),
-    "its process died": StatusReport(a_delivery(last_step="build")),
-    "step by step": StatusReport(a_delivery(**BY_STEPS), alive=True),
-    "step by step, and nobody comes": StatusReport(a_delivery(**BY_STEPS)),
+    "in a step": StatusReport(last=a_delivery(last_step="canary@eu-west-1/10"), alive=True),
+    "at its start": StatusReport(last=a_delivery(), alive=True),
+    "over": StatusReport(last=a_delivery(ended=NOON, **OVER)),
+    "its process died": StatusReport(last=a_delivery(last_step="build")),
+    "step by step": StatusReport(last=a_delivery(**BY_STEPS), alive=True),
+    "step by step, and nobody comes": StatusReport(last=a_delivery(**BY_STEPS)),
 }
 
 
@@ -93,7 +92,7 @@ def at_work(*, alive: bool) -> StatusReport:
     )
     seen = (TimedVerdict(at=NOON, verdict=blind),)
     gates = tuple(GateState(name=blind.gate, step=step, history=seen) for step in ("build", "canary@eu-west-1/10"))
-    return StatusReport(a_delivery(), alive=alive, story=DeliveryState(steps=steps, gates=gates))
+    return StatusReport(last=a_delivery(), alive=alive, story=DeliveryState(steps=steps, gates=gates))
 
 
 STABLE, CANARY = an_arm(Role.STABLE, "2"), an_arm(Role.CANARY, "3")
@@ -130,7 +129,7 @@ OTHERS: dict[str, tuple[str, ForeignChange | None, bool, str | None]] = {
 
 
 def a_report(region: RegionState, *, alive: bool = False, champion: str | None = "3") -> StatusReport:
-    return StatusReport(a_delivery(), alive=alive, regions=[region], in_production=champion)
+    return StatusReport(last=a_delivery(), alive=alive, regions=[region], in_production=champion)
 
 
 def scenes() -> Iterator[tuple[str, Iterable[str]]]:
@@ -201,5 +200,5 @@ def test_what_a_guard_rolled_back_is_told_once(recorded: bool) -> None:
     report = a_report(a_region(unattended=rescue))
     if recorded:
         last = a_delivery(outcome="interrupted", reason=f"eu-west-1: {rescue}")
-        report = replace(report, last=last)
+        report = report.model_copy(update={"last": last})
     assert "\n".join(status_lines(report, NOON)).count(str(rescue)) == 1

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gates.model import GateOutcome, GateVerdict
+from gates.model import GateOutcome, Verdict
 from gates.reports.check_report import EXIT_CODES, REPORTS, CheckReport, as_text
 
 GOLDEN = Path(__file__).parents[2] / "golden/views"
@@ -18,7 +18,7 @@ REASON = "canary fails 3 of 90 | stable 1 of 900 <5xx>"
 def judgement(*outcomes: GateOutcome, reason: str = REASON, not_asked: tuple[str, ...] = ()) -> CheckReport:
     gates = ("latency", "errors", "agreement", "judge")
     verdicts = tuple(
-        GateVerdict(gate=gate, outcome=outcome, reason=reason, numbers={"pairs": 3.0})
+        Verdict(gate=gate, outcome=outcome, reason=reason, numbers={"pairs": 3.0})
         for gate, outcome in zip(gates, outcomes, strict=False)
     )
     return CheckReport(

@@ -76,8 +76,6 @@ def test_a_cold_canary_neither_fails_nor_passes_and_is_told_so() -> None:
         "the canary's cache is cold: it had 12% of the prompts' tokens, stable's 60%; "
         "requests are compared once that is within 5 pp",
     )
-    shares = {name: value for name, value in verdict.auxiliary.items() if name.endswith("cached_share")}
-    assert shares == pytest.approx({"canary_cached_share": 0.12, "stable_cached_share": 0.6})
     assert judged(cached(served(0.4), 0.12), max_colder=0.5).outcome is GateOutcome.FAIL
 
 

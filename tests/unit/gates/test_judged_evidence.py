@@ -14,7 +14,6 @@ from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import Batch
-from gates.reports.check_report import as_lines
 from gates.reports.evidence import MOST_PROBLEMS, JudgedEvidence
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.spec import Problem, SpecError
@@ -59,7 +58,7 @@ def test_lines_of_text_are_judged_as_the_batches_themselves() -> None:
     for line in lines():
         trial.take(Batch.model_validate_json(line))
     report = read(lines()).report("llm")
-    assert report.verdicts == as_lines(trial.verdicts(deadline_passed=True))
+    assert report.verdicts == trial.verdicts(deadline_passed=True)
     assert (report.batches, report.since, report.until) == (12, 1010, 1120)
 
 

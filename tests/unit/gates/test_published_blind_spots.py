@@ -73,23 +73,19 @@ def test_kayentas_numbers_are_those_that_the_user_saw_in_its_debugger() -> None:
     assert classify(control, experiment) is Classification.HIGH
 
 
-def test_seven_of_ten_minutes_a_hundred_times_slower_are_caught_with_ten_requests_a_minute() -> None:
-    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (10, 10)).outcome is GateOutcome.FAIL
-    assert judged(LATENCY, SEVEN_OF_TEN, CALM, (10, 190)).outcome is GateOutcome.FAIL
-
-
-def test_so_is_one_minute_of_six_that_makes_the_mean_650_percent_higher() -> None:
-    assert judged(LATENCY, ONE_SPIKE, STEADY, (20, 20)).outcome is GateOutcome.FAIL
-    assert judged(LATENCY, ONE_SPIKE, STEADY, (10, 190)).outcome is GateOutcome.FAIL
-
-
-def test_sparse_errors_are_caught() -> None:
-    assert judged(ERRORS, SPARSE_ERRORS, [0.0] * 10, (50, 50)).outcome is GateOutcome.FAIL
-    assert judged(ERRORS, SPARSE_ERRORS, [0.0] * 10, (20, 380)).outcome is GateOutcome.FAIL
-
-
-def test_four_errors_are_caught_next_to_a_stable_of_nineteen_times_the_traffic() -> None:
-    assert judged(ERRORS, FOUR_ERRORS, [0.0] * 10, (50, 950)).outcome is GateOutcome.FAIL
+@pytest.mark.parametrize(
+    ("terms", "canary", "stable", "requests"),
+    [
+        (LATENCY, SEVEN_OF_TEN, CALM, [(10, 10), (10, 190)]),
+        (LATENCY, ONE_SPIKE, STEADY, [(20, 20), (10, 190)]),
+        (ERRORS, SPARSE_ERRORS, [0.0] * 10, [(50, 50), (20, 380)]),
+        (ERRORS, FOUR_ERRORS, [0.0] * 10, [(50, 950)]),
+    ],
+)
+def test_all_are_caught_with_so_few_requests_a_minute(
+    terms: AnalysisPlan, canary: list[float], stable: list[float], requests: list[tuple[int, int]]
+) -> None:
+    assert {judged(terms, canary, stable, each).outcome for each in requests} == {GateOutcome.FAIL}
 
 
 def test_four_errors_against_equal_traffic_are_too_few_to_fail_and_never_a_pass() -> None:

@@ -42,21 +42,13 @@ def status_lines(report: StatusReport, now: datetime) -> Iterator[str]:
 
 def status_data(report: StatusReport) -> dict[str, object]:
     """The same as data for `--output json`."""
+    story = report.story.model_dump(mode="json", include={"requester", "left"})
     return {
         "delivery": report.last.model_dump(mode="json") if report.last else None,
-        "alive": report.alive,
-        "requester": report.story.requester,
+        **story,
         "approvals": list(report.story.allowed),
         "steps": steps_at_work(report),
-        "left": [each.model_dump(mode="json") for each in report.story.left],
-        "unwritten": report.unwritten,
-        "unreadable": report.unreadable,
-        "process": report.process,
-        "in_production": report.in_production,
-        "mlflow": report.mlflow,
-        "regions": [region.model_dump(mode="json") for region in report.regions],
-        "carried": {region: each.model_dump(mode="json") for region, each in report.carried.items()},
-        "silent": report.silent,
+        **report.model_dump(mode="json", exclude={"last", "story"}),
     }
 
 

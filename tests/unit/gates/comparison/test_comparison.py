@@ -98,7 +98,7 @@ def test_a_file_of_gates_says_what_is_asked_and_what_nobody_here_can_answer() ->
     assert plan.gates == ("quality", "agreement")
     assert plan.pairs.settings["agreement"] == AgreementGate(min_similarity=0.9)
     assert plan.not_asked == ("judge",)
-    assert (plan.rollback, plan.rollback_each, plan.pairs.rollback) == (0.02, 0.01, 0.01)
+    assert (plan.rollback, plan.pairs.rollback) == (0.02, 0.01)
 
 
 def test_a_delivery_is_asked_for_its_gates_and_its_judge(delivery: Delivery) -> None:
@@ -107,7 +107,7 @@ def test_a_delivery_is_asked_for_its_gates_and_its_judge(delivery: Delivery) -> 
     assert plan.judge == delivery.gates.judge
     assert "judge" in plan.gates
     assert set(plan.not_asked) == {"burn_rate"}
-    assert plan.rollback_each == pytest.approx(delivery.gates.budget.rollback / len(plan.gates))
+    assert plan.rollback == delivery.gates.budget.rollback
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from scipy import stats
 
 from gates.stats.binary import STEPS, FailureProcess, ShareProcess
 from gates.stats.exchange import log_e_odds
-from gates.stats.paired import STAKES, STEEPNESS, PairedScoresProcess, log_swap, log_wealth
-from gates.stats.times import LatencyProcess, count_samples, sample_edges
+from gates.stats.paired import STAKES, STEEPNESS, log_swap, log_wealth
 
 
 def test_the_lady_tasting_tea() -> None:
@@ -64,25 +63,3 @@ def test_fishers_exact_test_once(failed: tuple[int, int], agree: bool) -> None:
     assert (p_value < 0.01, process.log_worse > np.log(100)) == (agree, agree)
     # No e-value can be surer than the test that looks only once: 1 / e is a p-value.
     assert np.exp(-process.log_worse) > p_value
-
-
-@pytest.mark.parametrize(("slower", "agree"), [(1.0, False), (1.4, True)], ids=["equal", "worse"])
-def test_mann_whitney_once(slower: float, agree: bool) -> None:
-    rng = np.random.default_rng(1)
-    past, stable, canary = (rng.lognormal(np.log(0.2 * each), 0.5, 600) for each in (1, 1, slower))
-    process = LatencyProcess(sample_edges(), quantile=0.95, max_increase=0.5, tolerance=0, temper=False)
-    process.learn(count_samples(past.tolist(), sample_edges())[None], 10)
-    counts = [count_samples(each.tolist(), sample_edges()) for each in (canary, stable)]
-    process.feed(counts[0], counts[1][None], 10)
-    p_value = stats.mannwhitneyu(canary, stable, alternative="greater").pvalue
-    assert (p_value < 0.01, process.log_worse > np.log(100)) == (agree, agree)
-
-
-@pytest.mark.parametrize(("drop", "agree"), [(0.0, False), (0.15, True)], ids=["equal", "worse"])
-def test_students_t_once(drop: float, agree: bool) -> None:
-    rng = np.random.default_rng(4)
-    stable, canary = rng.beta(6, 3, 300), np.clip(rng.beta(6, 3, 300) - drop, 0, 1)
-    process = PairedScoresProcess(max_drop=0.05)
-    process.feed(stable - canary, 10)
-    p_value = stats.ttest_rel(stable, canary, alternative="greater").pvalue
-    assert (p_value < 0.01, process.log_worse > np.log(100)) == (agree, agree)

@@ -173,16 +173,6 @@ async def test_a_region_that_stays_away_is_given_up_and_goes_on_serving() -> Non
     assert versions(await region.fleet.observe()) == ("1", None, None)
 
 
-async def test_what_will_not_pass_is_told_at_once() -> None:
-    region = ClusterRegion()
-    await region.fleet.deploy(an_image("1"))
-    region.api.access.allow_only()
-    begun = region.time.elapsed
-    with pytest.raises(FleetError, match="is forbidden"):
-        await region.fleet.deploy(an_image("2"))
-    assert region.time.elapsed - begun < 5
-
-
 async def test_a_delivery_that_died_at_any_write_goes_on_from_another_machine(
     calm: tuple[list[Seen], ClusterRegion],
 ) -> None:

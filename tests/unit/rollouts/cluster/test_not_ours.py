@@ -64,12 +64,6 @@ class TestAReleaseOfHelmThatServes:
         await occupied.time.sleep(60)
         assert (endpoints.of(STABLE), endpoints.lost) == (PODS_OF_OTHERS, [])
 
-    async def test_all_of_its_objects_are_told(self, occupied: ClusterRegion) -> None:
-        found = await occupied.fleet.foreign_objects()
-        assert sorted(f"{each.kind} {each.name}" for each in found) == [
-            f"HTTPRoute {NAME}", f"Rollout {NAME}", f"Service {NAME}-canary", f"Service {STABLE}",
-        ]  # fmt: skip
-
 
 async def test_what_the_api_server_does_not_take_is_told_before_anything_is_written() -> None:
     region = ClusterRegion()

@@ -191,11 +191,20 @@ def down(region: Region) -> None:
     region.wait(120)
 
 
+def dynamic(**fields: int) -> Break:
+    """The stable is scaled down as the weight rises."""
+    canary: Json = dict.fromkeys(("abortScaleDownDelaySeconds", "minPodsPerReplicaSet", "scaleDownDelaySeconds"))
+    strategy = {"spec": {"strategy": {"canary": {**canary, **fields, "dynamicStableScale": True}}}}
+    return lambda region: region.cluster.patch(ROLLOUTS, NAME, strategy)
+
+
 OF_THE_ROLLOUT = [
     Row("nothing-deployed", f"there is no Rollout {NAME} in namespace llm", lambda _: None, empty),
     Row("nothing-serves pod-crashes", "has no available pod", down),
     Row("rollout-invalid", "MaxSurge can not be zero", lambda region: region.refused("MaxSurge\ncan not be zero")),
     Row("rollout-aborted", "Rollout aborted update to revision 2", aborted, canary),
+    Row("abort-cannot-finish", "abortScaleDownDelaySeconds: 300", dynamic(abortScaleDownDelaySeconds=300)),
+    Row("abort-cannot-finish", "minPodsPerReplicaSet: 2", dynamic(minPodsPerReplicaSet=2)),
     Row("no-progress", "has said ProgressDeadlineExceeded", never_ready),
     Row("paused", "step 3/8", lambda region: region.wait(4 * 86400), canary),
     Row("paused", "InconclusiveAnalysisRun", undecided, canary),

@@ -62,17 +62,6 @@ class TestArgoCd:
         await region.fleet.rollback("1")
         assert argo_cd.out_of_sync() == []
 
-    async def test_ignoring_without_respecting_is_not_enough(self, region: ClusterRegion) -> None:
-        """The reason for the sync option: differences are not seen, and written all the same."""
-        settings = {**settings_for(region), "syncPolicy": {}}
-        await a_trial(region)
-        argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")), settings)
-        assert argo_cd.out_of_sync() == []
-        region.cluster.delete(resource_of(argo_cd.git[2]), argo_cd.git[2]["metadata"]["name"])
-        argo_cd.self_heal()
-        await region.time.sleep(30)
-        assert (await region.fleet.observe()).foreign_change
-
 
 @pytest.mark.parametrize("case", ["canary", "istio", "keda", "shared-cache"])
 def test_every_object_that_a_delivery_writes_is_named_and_none_that_git_owns(case: str) -> None:

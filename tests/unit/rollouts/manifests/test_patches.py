@@ -86,12 +86,6 @@ def test_containers_variables_and_volumes_are_added() -> None:
     assert [problems_in(each) for each in rendered(SIDECAR) if problems_in(each)] == []
 
 
-def test_everything_else_is_as_it_was() -> None:
-    plain, patched = rendered(), rendered(SIDECAR)
-    changed = [now["kind"] for was, now in zip(plain, patched, strict=True) if was != now]
-    assert changed == ["Rollout"]
-
-
 def test_a_target_without_a_name_is_every_object_of_the_kind() -> None:
     found = [
         each
