@@ -168,7 +168,7 @@ async def open_clusters(
             services, arms = spec.arm_services(region) if carrier and counted else {}, dict[str, str]()
             if services:
                 # Not above: who goes back asks no engine, and waits for no web server to be loaded.
-                from rollouts.kube.forward import forwarding
+                from rollouts.adapters.service_proxy import forwarding
 
                 addresses = await stack.enter_async_context(forwarding(cluster, services.values()))
                 arms = {arm: addresses[service] for arm, service in services.items()}

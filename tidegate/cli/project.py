@@ -51,7 +51,7 @@ def init(
         str | None, Option(help="Name of the delivery; default: the folder's, the Rollout's, the route's.")
     ] = None,
 ) -> int:
-    """Write a delivery.yaml: an example, of your Rollout or HTTPRoute.
+    """Write a delivery.yaml: an example, or of your Rollout or route.
 
     Overwrites nothing, and says the next step. The example comes with a golden set and prompts, and its model has the
     folder's name. With --from-rollout the spec names your Rollout, its Services and route, and its steps are the

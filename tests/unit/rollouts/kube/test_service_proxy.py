@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import httpx
 import pytest
 from fakes.clock import SimulatedTime
 from fakes.kube.api import Api, Reply
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import Asked
-from fakes.kube.server import client_of
+from fakes.kube.server import client_of, fixed
 
-from rollouts.kube.forward import forwarding
+from rollouts.adapters.service_proxy import forwarding
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import SERVICES
 from tidegate.core.model import Json
 
@@ -59,6 +62,33 @@ async def test_what_the_api_server_refuses_is_no_word_of_the_engine(api: Api) ->
             assert (said.status_code, told in said.text) == (502, True), said.text
         api.vanish()
         assert (await http.get(f"{addresses['chat-canary']}/v1/models")).status_code == 502
+
+
+class BrokenOff(httpx.AsyncByteStream):
+    """As a busy API server ends an answer after its head."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        raise httpx.RemoteProtocolError("incomplete chunked read")
+        yield b""
+
+
+@pytest.mark.parametrize(("breaks", "told"), [(3, (200, "fine")), (4, (502, "broke off 4 answers before they began"))])
+async def test_an_answer_that_the_api_server_broke_off_before_it_began_is_asked_for_again(
+    breaks: int, told: tuple[int, str]
+) -> None:
+    asked, clock = list[str](), SimulatedTime()
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=SERVICE)
+        asked.append(request.content.decode())
+        return httpx.Response(200, stream=BrokenOff()) if len(asked) <= breaks else httpx.Response(200, text="fine")
+
+    there = fixed("http://api.example", clock)
+    cluster = KubeClient(there, namespace="support", clock=clock, transport=httpx.MockTransport(answers))
+    async with forwarding(cluster, ["chat-canary"]) as addresses, httpx.AsyncClient() as http:
+        said = await http.post(f"{addresses['chat-canary']}/v1/completions", content=b"{}")
+    assert (said.status_code, told[1] in said.text, asked) == (told[0], True, ["{}"] * 4)
 
 
 async def test_only_who_has_the_address_may_ask_and_only_these_services(api: Api) -> None:
