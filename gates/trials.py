@@ -289,7 +289,7 @@ class Judge:
         while now - end < most:
             for at in reversed(self._source.sampled(canary, end - GAP, end)):
                 if begins and begins - at >= GAP:
-                    known.begun(begins, newest)
+                    known.begins, known.seen = begins, newest
                     return begins
                 begins, newest = at, newest or at
             end -= GAP
@@ -299,7 +299,7 @@ class Judge:
             elif known.begins and known.seen and begins - known.seen < GAP:
                 begins, end = known.begins, known.begins - GAP
             if begins and begins - end >= GAP:
-                known.begun(begins, newest)
+                known.begins, known.seen = begins, newest
                 return begins
         raise OutsideError(
             f"{canary} has had series for more than {format_duration(most)}",
@@ -348,9 +348,6 @@ class _Known:
     seen: datetime | None = None
     """The newest sample of the canary."""
     told: GateOutcome | None = None
-
-    def begun(self, begins: datetime, newest: datetime | None) -> None:
-        self.begins, self.seen = begins, newest
 
 
 @dataclass

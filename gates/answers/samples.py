@@ -33,3 +33,5 @@ class TakenSamples(Value):
     samples: tuple[UserSample, ...] = Field(default=(), repr=False)
     problem: str = ""
     """Why some of its engines give nothing, in one line; empty when all is well."""
+    complete: bool = True
+    """Every engine of it keeps some by now."""

@@ -188,17 +188,14 @@ def cached_of(
 ) -> dict[PodKey, list[int]]:
     """By pod, the prompts' tokens that came from its cache, and all; nothing when counters are none."""
     found: dict[PodKey, list[int]] = defaultdict(lambda: [0, 0])
-    for arm in arms:
-        for one in arm.series:
-            if one.name in series:
-                times = [at for at, _ in one.values]
-                try:
-                    values = counted([[value] for _, value in one.values])
-                except NotCounts:
-                    return {}
-                gained = window.gains(f"{arm.arm} prompts' tokens", one.labels, times, values)
-                if tokens := int(gained.counts.sum()):
-                    found[arm.arm, one.labels.get(pod_label, "")][series.index(one.name)] += tokens
+    for arm, one in [(each.arm, one) for each in arms for one in each.series if one.name in series]:
+        try:
+            values = counted([[value] for _, value in one.values])
+        except NotCounts:
+            return {}
+        gained = window.gains(f"{arm} prompts' tokens", one.labels, [at for at, _ in one.values], values)
+        if tokens := int(gained.counts.sum()):
+            found[arm, one.labels.get(pod_label, "")][series.index(one.name)] += tokens
     return found
 
 

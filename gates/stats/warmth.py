@@ -37,7 +37,7 @@ class CachedShares:
         counts as long as nobody told any tokens of an arm.
         """
         known = (self._tokens + tokens)[..., 1].all(axis=-1)
-        before, now = _behind(self.shares), _behind(_shares(tokens))
+        before, now = (np.diff(_shares(each))[..., 0] for each in (self._tokens, tokens))
         found = (before > margin) | (now > margin + CHANCE / np.sqrt(np.maximum(requests[..., 0], 1)))
         self._tokens = self._tokens * 0.5 ** (requests / HALF_LIFE_REQUESTS)[..., None] + tokens
         return np.asarray(known & found)
@@ -51,7 +51,3 @@ class CachedShares:
 def _shares(tokens: Array) -> Array:
     cached, whole = np.moveaxis(tokens, -1, 0)
     return np.asarray(np.where(whole > 0, cached / np.maximum(whole, 1), UNKNOWN))
-
-
-def _behind(shares: Array) -> Array:
-    return np.asarray(shares[..., 1] - shares[..., 0])

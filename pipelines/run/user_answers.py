@@ -20,7 +20,7 @@ import scipy
 
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.answers.likeness import paired_answer, read_reply
-from gates.answers.samples import UserSample
+from gates.answers.samples import TakenSamples, UserSample
 from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
 from gates.judge.judge import ScoredPairs
 from gates.judge.spec import JudgeGate
@@ -68,6 +68,7 @@ class CopiedRequests:
         self._copied = copied
         self._held: dict[ArmName, dict[tuple[str, str], tuple[float, UserSample]]] = {arm: {} for arm in ArmName}
         self._heard: float | None = None
+        """When an engine of the canary first gave something away, after which all of them did."""
         self._found: deque[bool] = deque(maxlen=COPIES_LOOKED_AT)
 
     def add(self, arm: ArmName, sample: UserSample, now: float) -> None:
@@ -80,17 +81,23 @@ class CopiedRequests:
         if len(held) > MOST_HELD:
             del held[next(iter(held))]
 
+    def unheard(self) -> None:
+        """Not all engines of the canary keep samples yet."""
+        self._heard = None
+
     def joined(self, now: float) -> Iterator[Pair]:
-        """What stable answered in full, each with what the canary answered; both are held no longer."""
+        """What stable answered in full, each with what the canary answered; both are held no longer.
+
+        What was asked before all engines of the canary kept samples is left out.
+        """
         stable, canary = (self._held[arm] for arm in (ArmName.STABLE, ArmName.CANARY))
         for key in [key for key, (since, _) in stable.items() if now - since >= SETTLES_SECONDS]:
             since, sample = stable.pop(key)
             _, copy = canary.pop(key, (now, None))
-            if sample.whole and copy:
-                yield sample, copy
-            # Engines of the canary may hear later that they should keep any.
-            if self._heard is not None and since >= self._heard:
+            if self._heard is not None and since >= self._heard + SETTLES_SECONDS:
                 self._found.append(copy is not None)
+                if sample.whole and copy:
+                    yield sample, copy
         for key in [key for key, (since, _) in canary.items() if now - since >= 2 * SETTLES_SECONDS]:
             del canary[key]
 
@@ -208,9 +215,10 @@ class AnsweredUsers:
             try:
                 taken = await self._samples.take(self._region, engine)
             except OutsideError as error:
-                problems.append(str(error))
-                continue
+                taken = TakenSamples(problem=str(error), complete=False)
             problems += [taken.problem] if taken.problem else []
+            if self._copies and arm is ArmName.CANARY and not taken.complete:
+                self._copies.unheard()
             for sample in taken.samples:
                 self._counts[arm] += 1
                 self._counts["left"] += not sample.whole

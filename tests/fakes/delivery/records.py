@@ -45,8 +45,8 @@ class Delivery:
             f"support-llm {self.version} against {self.champion}",
             plan={
                 "name": "support-llm",
-                "version": a_version(self.version).model_dump(),
-                "champion": a_version(self.champion).model_dump(),
+                "version": a_version(self.version).model_dump(mode="json"),
+                "champion": a_version(self.champion).model_dump(mode="json"),
                 "steps": [_planned(step) for step in [*planned, "finalize"]],
                 "regions": list(REGIONS),
             },

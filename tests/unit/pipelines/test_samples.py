@@ -301,7 +301,11 @@ async def test_a_delivery_ends_in_shadow_by_what_users_would_have_been_answered(
         assert paired
         return Judge(GATE, FakeJudge(), seed=1)
 
-    text = with_judge("samples: {}\n", shadow=SHADOW.replace("errors", "judge"), canary=CANARY.replace(", judge", ""))
+    text = with_judge(
+        "samples: {}\n",
+        shadow=SHADOW.replace("2m, gates: [errors", "9m, gates: [judge"),
+        canary=CANARY.replace(", judge", ""),
+    )
     world, engines = World(tmp_path, spec(text)), Copies(worse=0.3)
     result = await deliver(replace(world.context(), samples=engines, readers=Readers(judges=judges)))
     assert result.ending is Ending.ROLLED_BACK
@@ -329,19 +333,20 @@ def sample(pair: str, prompt: str, answer: str = "yes") -> UserSample:
 def test_a_pair_has_one_prompt_and_is_told_once_it_had_its_time() -> None:
     copies = CopiedRequests(1.0)
     for arm in ArmName:
-        copies.add(arm, sample("chosen by the user", f"one of {arm}"), 0.0)
-        copies.add(arm, sample("b", "two", f"by {arm}"), 1.0)
+        copies.add(arm, sample("a", "before all engines of the canary kept any"), 0.0)
+        copies.add(arm, sample("chosen by the user", f"one of {arm}"), SETTLES_SECONDS)
+        copies.add(arm, sample("b", "two", f"by {arm}"), SETTLES_SECONDS)
     assert list(copies.joined(SETTLES_SECONDS)) == []
-    ((stable, canary),) = copies.joined(1.0 + SETTLES_SECONDS)
+    ((stable, canary),) = copies.joined(2 * SETTLES_SECONDS)
     assert (stable.answer, canary.answer) == ("by stable", "by canary")
-    assert list(copies.joined(3 * SETTLES_SECONDS)) == []
+    assert list(copies.joined(4 * SETTLES_SECONDS)) == []
 
 
 def test_few_copies_are_enough_where_few_requests_are_copied() -> None:
     copies = CopiedRequests(0.1)
+    copies.add(ArmName.CANARY, sample("first", "what?"), 0.0)
     for number in range(100):
-        copies.add(ArmName.STABLE, sample(str(number), "what?"), 1.0)
-        if number % 10 == 0:
-            copies.add(ArmName.CANARY, sample(str(number), "what?"), 1.0)
-    assert len(list(copies.joined(1.0 + SETTLES_SECONDS))) == 10
+        for arm in (ArmName.STABLE, ArmName.CANARY) if number % 10 == 0 else (ArmName.STABLE,):
+            copies.add(arm, sample(str(number), "what?"), SETTLES_SECONDS)
+    assert len(list(copies.joined(2 * SETTLES_SECONDS))) == 10
     assert copies.lacking == ""
