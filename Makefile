@@ -139,8 +139,8 @@ lock: $(VENV)/installed ## Pin the newest allowed versions of all dependencies.
 		$(if $(PIP_FIND_LINKS),$(PIP_FIND_LINKS:%=--find-links %),--torch-backend cpu)
 
 pin-schemas: ## Write down the schemas of the kinds that manifests are made of, from npm packages (needs node).
-	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; cp rollouts/manifests/schemas/collect/* "$$work"; \
-	npm install --prefix "$$work" --no-audit --no-fund --silent; node "$$work/collect.mjs" rollouts/manifests/schemas
+	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; cp tests/golden/schemas/collect/* "$$work"; \
+	npm install --prefix "$$work" --no-audit --no-fund --silent; node "$$work/collect.mjs" tests/golden/schemas
 
 clean: ## Remove what was made here, except the state of deliveries in .tidegate.
 	@rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

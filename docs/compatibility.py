@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CLUSTERS = ROOT / "tests/cluster/versions.json"
-SCHEMAS = ROOT / "rollouts/manifests/schemas"
+SCHEMAS = ROOT / "tests/golden/schemas"
 
 
 class Against(StrEnum):

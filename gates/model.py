@@ -169,9 +169,9 @@ class EngineReply(Value):
     text: str
     finish_reason: str
     """As the API says it: `stop` or `length`."""
-    output_tokens: int
-    ttft_seconds: float
-    """From sending the request to the first token."""
+    output_tokens: int | None
+    ttft_seconds: float | None
+    """None when nobody measured it. From sending the request to the first token."""
     itl_seconds: float | None = None
     """Mean time between tokens; None when there were fewer than two."""
     duration_seconds: float | None = None

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gates.evidence.batch import Batch
-from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey
 
 
@@ -60,17 +59,5 @@ class EvidenceSource(Protocol):
 
         Raises:
             OutsideError: when the source is not there.
-        """
-        ...
-
-
-class UserRequests(Protocol):
-    """Who remembers single requests of users."""
-
-    def window(self, arm: ArmKey, since: datetime, until: datetime) -> Sequence[RequestRecord]:
-        """Those of that arm that ended in (since, until].
-
-        Raises:
-            OutsideError: when they cannot be read, or are not kept any more.
         """
         ...

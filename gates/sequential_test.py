@@ -29,9 +29,8 @@ from gates.analyses.base import (
     as_odds,
     as_ratio,
 )
-from gates.analyses.drift_reference import DriftReference
 from gates.evidence.batch import Batch, Source
-from gates.model import GateOutcome, NoData, Verdict
+from gates.model import GateOutcome, Verdict
 from gates.spec import GatesByName, tested_kinds
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Value
@@ -48,8 +47,6 @@ class AnalysisPlan(Value):
     settings: Mapping[str, SerializeAsAny[GateSettings]] = {}
     """By gate. In JSON, and where a plan is made, a gate that is called by its kind is a key of the plan itself; others
     are below `named`, each with its kind."""
-    reference: DriftReference | NoData = NoData(reason="no reference was frozen")
-    """The bins in which drift is counted; frozen with the plan, because they decide what can be seen."""
     sources: Mapping[str, Annotated[tuple[Source, ...], Field(min_length=1)]] = {}
     """By gate, who counts for it; users, or the probe for gates on pairs, when it is not named."""
     rollback: float = Field(default=0.01, gt=0, lt=1)
@@ -106,7 +103,6 @@ class AnalysisPlan(Value):
             accept=self.accept,
             temper=self.temper,
             mirrored=self.mirrored,
-            reference=self.reference,
         )
 
 
@@ -117,19 +113,17 @@ def analysis_plan_of(
     sources: Mapping[str, tuple[Source, ...]],
     share: float,
     mirrored: float | None = None,
-    reference: DriftReference | NoData | None = None,
 ) -> AnalysisPlan:
     """The analysis plan of one test of a delivery.
 
     `asked` names the gates, `share` is the test's part of the delivery's chance of a false rollback, 0 to
-    1; `mirrored` and `reference` are as in `AnalysisPlan`.
+    1; `mirrored` is as in `AnalysisPlan`.
     """
     known = gates.asked
     settings = {name: gates.kind_of(name).frozen(known[name]) for name in asked if name in known}
     budget = gates.budget
     sure = {"rollback": budget.rollback * share, "accept": budget.accept, "temper": budget.temper}
-    found = {"reference": reference} if reference else {}
-    plan = AnalysisPlan(settings=settings, sources=sources, mirrored=mirrored, **sure, **found)
+    plan = AnalysisPlan(settings=settings, sources=sources, mirrored=mirrored, **sure)
     # Through JSON, because that is what is kept: a replay must start from the very same numbers.
     return AnalysisPlan.model_validate_json(plan.model_dump_json())
 
@@ -205,8 +199,7 @@ class SequentialTest:
         """Learn from one batch.
 
         Raises:
-            UsageError: when it is not later than the last batch of its source, or counts in other bins than the
-                plan; nothing was learnt then.
+            UsageError: when it is not later than the last batch of its source; nothing was learnt then.
         """
         last = self._times.get(batch.source)
         if last is not None and batch.time <= last:
@@ -214,8 +207,6 @@ class SequentialTest:
                 f"a batch at {batch.time:.3f} came after one at {last:.3f} from the same source",
                 hint="send batches in the order of their time",
             )
-        for monitor in self._monitors.values():
-            monitor.refuse(batch)
         self._times[batch.source] = batch.time
         seconds = 0.0 if last is None else batch.time - last
         for standing in self._standings:

@@ -146,10 +146,14 @@ class GatesByName(SpecModel):
                 yield SpecConflict((gate,), f"a second gate of kind {kind.name}", expected)
 
 
-def stage_sources(stage: StageKind, gates: GatesByName) -> Mapping[str, tuple[Source, ...]]:
-    """Who counts in a stage for the gates whose kinds have their own sources there, by the gates' names."""
+def stage_sources(stage: StageKind, gates: GatesByName, *, samples: bool = False) -> Mapping[str, tuple[Source, ...]]:
+    """Who counts in a stage for the gates whose kinds have their own sources there, by the gates' names.
+
+    `samples` says whether engines keep samples of users' answers.
+    """
     uses = {gate: gates.kind_of(gate).use_in(stage) for gate in gates.asked}
-    return {gate: use.sources for gate, use in uses.items() if use and use.sources}
+    sources = {gate: use for gate, use in uses.items() if use and use.sources}
+    return {gate: ("samples",) if samples and use.of_users else use.sources for gate, use in sources.items()}
 
 
 def untold_by(sources: Sequence[MetricSource], gates: GatesByName, asked: Sequence[str]) -> Iterator[SpecConflict]:

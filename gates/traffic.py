@@ -202,11 +202,16 @@ class Exposure(Value):
             return ArrivalRates(canary=pairs, stable=pairs, look=self.look_seconds)
         users, part = self.requests_per_second or ANY_RATE, self.percent / 100
         if source == "samples":
-            # One of each arm makes a pair: half of what is kept, and no more than the smaller arm has.
-            pairs = users * min(part, max(1 - part, 0.001), self.sampled / 2)
+            # A request and its copy make a pair; else one of each arm: half of what is kept, as far as an arm has it.
+            kept = part * self.sampled if self.mirrored else min(part, max(1 - part, 0.001), self.sampled / 2)
+            pairs = users * kept
             return ArrivalRates(canary=pairs, stable=pairs, look=self.look_seconds)
         stable = users if self.mirrored else users * max(1 - part, 0.001)
         return ArrivalRates(canary=users * part, stable=stable, look=self.look_seconds)
+
+    def pairs(self, source: Source) -> bool:
+        """Whether both arms get the same prompts there."""
+        return source == "probe" or (source == "samples" and self.mirrored)
 
     def timed(self, source: Source) -> bool:
         """Whether anybody said how much traffic there is."""

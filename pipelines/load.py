@@ -124,8 +124,6 @@ class LoadPlan(Value):
     """File to which a record per request is appended."""
     timeout_seconds: float = Field(default=120, gt=0)
     """Without a byte; the request then counts as failed. A block ends that long after its last request at most."""
-    describes: bool = False
-    """Whether records say of prompts what drift looks at."""
     gate: Path | None = None
     """File that is locked until all processes of the load are ready; None where there is one."""
     parent: int

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-
-from pydantic import ConfigDict
 
 from gates.model import GateOutcome
 from gates.traffic import Change, GateForecast
@@ -89,29 +87,12 @@ class PlanStep(Value):
         return f"{name}/{self.weight}" if self.weight is not None else name
 
 
-class PlanStepRecord(Value):
-    """The same as `delivery/started` lists it; what a newer tidegate says besides is let through."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    id: str
-    stage: str
-    region: str | None = None
-    weight: int | None = None
-    wave: int | None = None
-    """Regions of one wave go at the same time; None for steps of the whole delivery."""
-    expected_seconds: float = 0.0
-    """When its gates answer as soon as they can."""
-    approvals: tuple[str, ...] = ()
-    """What people must have approved before it starts."""
-
-
 class Resolved(Value):
     """What was settled when the delivery was opened; whatever anybody writes elsewhere later changes nothing."""
 
-    spec: Digest
-    """Of the spec's file."""
-    gates: Digest
+    spec: Digest = "0" * 64
+    """Of the spec's file; before anything is settled one that no file has."""
+    gates: Digest = "0" * 64
     """Of the settings of all gates."""
     files: Mapping[InnerPath, Digest] = {}
     """Of every kept file, the spec included, by its place; none where they could not be kept."""
@@ -121,16 +102,16 @@ class Resolved(Value):
     """Who asked for it, as far as the machine knew that opened it."""
 
 
-def expected_seconds(steps: Sequence[PlanStep | PlanStepRecord]) -> float:
-    """How long they take when every gate answers as soon as it can; regions of a wave run together."""
-    total = sum(step.expected_seconds for step in steps if step.region is None)
-    for wave in {step.wave for step in steps if step.region}:
-        lanes: dict[str, float] = {}
-        for step in steps:
-            if step.region and step.wave == wave:
-                lanes[step.region] = lanes.get(step.region, 0.0) + step.expected_seconds
-        total += max(lanes.values())
-    return total
+def expected_seconds(steps: Iterable[tuple[int, str | None, float]]) -> float:
+    """How long steps take, each by its wave, its region and its seconds; regions of a wave run together."""
+    alone, lanes = 0.0, dict[int, dict[str, float]]()
+    for wave, region, seconds in steps:
+        if region is None:
+            alone += seconds
+        else:
+            lane = lanes.setdefault(wave, {})
+            lane[region] = lane.get(region, 0.0) + seconds
+    return alone + sum(max(lane.values()) for lane in lanes.values())
 
 
 class UnresolvedPlan(Value):
@@ -149,7 +130,7 @@ class UnresolvedPlan(Value):
     @property
     def expected_seconds(self) -> float:
         """As `expected_seconds`, of its steps."""
-        return expected_seconds(self.steps)
+        return expected_seconds((each.wave, each.region, each.expected_seconds) for each in self.steps)
 
 
 class Plan(Value):
@@ -164,7 +145,7 @@ class Plan(Value):
     """What is delivered; None in plans of a tidegate that knew engines by their model version alone."""
     champion_engine: EngineRecord | None = None
     """What is in production; None where nobody has recorded it."""
-    resolved: Resolved | None = None
+    resolved: Resolved = Resolved()
     """None before a delivery is opened, and of one whose tidegate settled nothing."""
 
     @property
@@ -191,7 +172,7 @@ class Plan(Value):
     @property
     def expected_seconds(self) -> float:
         """As `expected_seconds`, of its steps."""
-        return expected_seconds(self.steps)
+        return expected_seconds((each.wave, each.region, each.expected_seconds) for each in self.steps)
 
 
 class Ending(StrEnum):

@@ -47,12 +47,10 @@ OWNER_PREFIX = "tidegate.owner."
 """Parameters, which MLflow lets nobody set again: the same of those who carried it on, one after the other; the last
 one does."""
 STATE = "tidegate.state"
-"""`opening`, `running`, or the outcome once there is one."""
+"""`running`, or the outcome once there is one."""
 LAST_STEP = "tidegate.last_step"
 NOT_ENDED = "RUNNING"
 """MLflow's status of a run that nobody has ended."""
-REGISTERING = "tidegate.registering"
-"""Of files that are being uploaded: the machine and the process that does."""
 NOTE = "mlflow.note.content"
 """MLflow's own tag for the description that its UI renders as Markdown."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from random import uniform
 from uuid import uuid4
 
 from registry import conventions as tag
@@ -18,32 +19,44 @@ from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, Unknow
 from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion, StoredRun
 from registry.ports import Store
-from registry.processes import may_act, this_machine
 from registry.record import Carrier, LedgerRecord, claims_of, owner_of, read_record, summary_of
 from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
 from tidegate.core.errors import NotGenuine, Refused, UsageError
 
 log = logging.getLogger(__name__)
 
-OPENING, RUNNING = "opening", "running"
-"""Of `STATE`: written before the contest with others, and after it was won."""
 LIVE_SECONDS = 60.0
 """A delivery whose heartbeat is older looks dead. A process beats every 10 s, and with every event."""
-PATIENCE_SECONDS = LIVE_SECONDS + WATCH_SECONDS
-"""How long the older of two that open at once waits for the younger to withdraw or win.
-
-Longer than one that died before it withdrew is taken to live, or both would go: then nobody delivers.
-"""
-BEAT_SECONDS = 10.0
-"""Between two signs of life of the one that waits."""
-LOOK_SECONDS = 0.1
-"""Between two looks at the others."""
+AGAIN_SECONDS = 2.0
+"""At most, until one who met another that opened at the same moment tries again."""
 SIGN_SECONDS = 2.0
 """Between two looks for a sign of life."""
 ID_CHARACTERS = 32
 """Of a run's id in MLflow."""
 SHORT_ID = 8
 """Characters of it that lists show."""
+
+
+def this_machine() -> str:
+    """The boot and the PID namespace of this process, as far as the system tells them."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        import psutil
+
+        return f"{socket.gethostname()} {psutil.boot_time():.0f}"
+
+
+def _may_act(pid: int) -> bool:
+    """Whether there is such a process here; one that is dead and waits for its parent to notice may not act."""
+    # Needed for a delivery of this machine alone.
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class MlflowDeliveries:
@@ -100,24 +113,29 @@ class MlflowDeliveries:
         Raises:
             DeliveryRuns: another one lives; names its id, host, process and start.
         """
-        while others := [other for other, _ in self._live(version.name)]:
-            for other in filter(self.is_alive, others):
-                if key is not None and other.key == key:
-                    return self.join(other.id)
-                raise _refusal(other)
-            self._wait_for_signs(others[0])
         more = dict(zip((tag.ON_TRIAL, tag.IN_PRODUCTION), engines, strict=True)) if engines else {}
-        run = self._create(version, champion, spec_digest, more | {tag.CARRIER: self._carrier(patience, key)})
-        try:
-            self._win(run.id, version.name)
-        # Whatever it was: a run that stays open would look like a delivery.
-        except BaseException:
-            # One that cannot be withdrawn has no heartbeat, so others take it for dead.
-            with suppress(StoreUnreachable):
-                self._store.delete_run(run.id)
-            raise
-        self._name_inputs(run.id, version, golden)
-        return self._ledger(run, over=frozenset(self._gone))
+        while True:
+            while others := list(self._live(version.name)):
+                for other in filter(self.is_alive, others):
+                    if key is not None and other.key == key:
+                        return self.join(other.id)
+                    raise _refusal(other)
+                self._wait_for_signs(others[0])
+            # Nobody can take a lock before there is a run: everyone writes first and looks second, so of two at least
+            # the later one sees the other, and whoever sees another makes way.
+            run = self._create(version, champion, spec_digest, more | {tag.CARRIER: self._carrier(patience, key)})
+            is_alone = False
+            try:
+                is_alone = all(other.id == run.id for other in self._live(version.name))
+            finally:
+                if not is_alone:
+                    # One that cannot be withdrawn has no heartbeat, so others take it for dead.
+                    with suppress(StoreUnreachable):
+                        self._store.delete_run(run.id)
+            if is_alone:
+                self._name_inputs(run.id, version, golden)
+                return self._ledger(run, over=frozenset(self._gone))
+            self._sleep(uniform(0, AGAIN_SECONDS))
 
     def refuse_live(self, name: str) -> None:
         """Look for a live delivery of the model; those that died stay as they are.
@@ -295,7 +313,7 @@ class MlflowDeliveries:
         The process table that knows its number tells at once; elsewhere only heartbeats do. Of a delivery that many
         processes carry the last may well be gone and the next not there yet: it is given the time it asked for.
         """
-        if not delivery.patience_seconds and delivery.machine == self._machine and not may_act(delivery.pid):
+        if not delivery.patience_seconds and delivery.machine == self._machine and not _may_act(delivery.pid):
             return Life.DEAD
         # The silence of one is not that of those whom it replaced.
         sender, now, monotonic = f"{delivery.id} {delivery.owner}", self._clock.now(), self._clock.monotonic()
@@ -317,7 +335,7 @@ class MlflowDeliveries:
             tag.MODEL: version.name,
             tag.VERSION: version.version,
             tag.HEARTBEAT: now.isoformat(),
-            tag.STATE: OPENING,
+            tag.STATE: "running",
             **({tag.CHAMPION: champion.version} if champion else {}),
             **more,
         }
@@ -334,30 +352,6 @@ class MlflowDeliveries:
             tag.experiment_name(version.name), name=name, started=started, tags=tags, params=params
         )
 
-    def _win(self, run_id: str, name: str) -> None:
-        """Return when no other delivery of the model can go on.
-
-        Nobody can take a lock before there is a run: everyone writes first and looks second, so of two at least the
-        later one sees the other. The younger always makes way; the older makes way only for one that has won its own
-        contest already, and otherwise waits until the younger has withdrawn or won.
-        """
-        begun = beaten = self._clock.monotonic()
-        while True:
-            mine = self.summary(run_id)
-            others = [(other, won) for other, won in self._live(name) if other.id != run_id]
-            if not others:
-                break
-            age = mine.started, mine.id
-            winner = next((other for other, won in others if won or (other.started, other.id) < age), None)
-            now = self._clock.monotonic()
-            if winner is not None or now - begun > PATIENCE_SECONDS:
-                raise _refusal(winner or others[0][0])
-            if now - beaten >= BEAT_SECONDS:
-                self._store.log(run_id, tags={tag.HEARTBEAT: self._clock.now().isoformat()})
-                beaten = now
-            self._sleep(LOOK_SECONDS)
-        self._store.log(run_id, tags={tag.STATE: RUNNING})
-
     def _name_inputs(self, run_id: str, version: ModelVersion, golden: GoldenSet | None) -> None:
         """So that MLflow's UI shows them beside the run; no delivery ends because it cannot."""
         with suppress(StoreUnreachable):
@@ -366,8 +360,8 @@ class MlflowDeliveries:
             if logged or golden:
                 self._store.log_inputs(run_id, logged, golden)
 
-    def _live(self, name: str) -> Iterator[tuple[DeliverySummary, bool]]:
-        """Those that live, or may live, with whether each has won; those that died are closed on the way."""
+    def _live(self, name: str) -> Iterator[DeliverySummary]:
+        """Those that live, or may live; those that died are closed on the way."""
         for found, summary in self._readable(self._runs(name, status=tag.NOT_ENDED)):
             # A dead one is looked at once more: it may have been taken over, or closed, while the others were.
             run = found if self._life(summary) is not Life.DEAD else self._run(found.id)
@@ -375,7 +369,7 @@ class MlflowDeliveries:
             if delivery.ended is not None:
                 continue
             if self._life(delivery) is not Life.DEAD:
-                yield delivery, run.tags.get(tag.STATE) != OPENING
+                yield delivery
             else:
                 self._gone.add(delivery.owner)
                 outcome, reason = delivery.outcome or "interrupted", delivery.reason or why_dead(delivery)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from registry.errors import RegistryError, UnfitModel
 from registry.files import CODE, PICKLES, digest_files
 from tidegate.core.errors import UsageError
+from tidegate.core.process import note
 
 LEFT_OUT = tuple(f"*{suffix}" for suffix in (*PICKLES, CODE))
 """What is never fetched: it may run when it is loaded."""
@@ -17,7 +18,7 @@ PLACE = re.compile(r"hf://(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-
 """A branch, a tag or a commit of ORGANISATION/NAME."""
 
 
-def fetch_from_hub(repository: str, revision: str, tell: Callable[[str], None]) -> tuple[str, Path, Mapping[str, str]]:
+def fetch_from_hub(repository: str, revision: str) -> tuple[str, Path, Mapping[str, str]]:
     """The address at the commit that the revision means now, the folder with its files, and their digests.
 
     What broke off is gone on with.
@@ -32,7 +33,7 @@ def fetch_from_hub(repository: str, revision: str, tell: Callable[[str], None]) 
     with _hub_errors(f"hf://{repository}@{revision}"):
         info = HfApi().model_info(repository, revision=revision, files_metadata=True)
         uri = f"hf://{repository}@{info.sha}"
-        tell(f"{uri}: fetching its files")
+        note(f"{uri}: fetching its files")
         folder = Path(snapshot_download(repository, revision=info.sha, ignore_patterns=list(LEFT_OUT)))
     found = digest_files(folder)
     for each in info.siblings or ():

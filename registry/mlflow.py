@@ -6,7 +6,6 @@ Each call runs in a thread of its own and ends in time: MLflow's own settings li
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from functools import cached_property, lru_cache, wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from registry import mlflow_client as by  # first: it says how MLflow is to be loaded
 
@@ -41,9 +40,8 @@ PAUSE_SECONDS = 1.0
 """Before a call is repeated for the first time; twice as long before each of the next."""
 MOST_FILES = 10_000
 """Of a version or a delivery, its folders included."""
-_AZURE = ("azure.storage.blob", "azure.identity")
 PACKAGES = {
-    "s3": ("boto3",), "gs": ("google.cloud.storage",), "wasb": _AZURE, "wasbs": _AZURE, "abfs": _AZURE, "abfss": _AZURE,
+    "s3": ("boto3",), "gs": ("google.cloud.storage",), "wasbs": ("azure.storage.blob", "azure.identity"),
 }  # fmt: skip
 """By which an object store is asked, by the scheme of its addresses; an extra of tidegate brings them."""
 LOGGERS = ("boto3", "botocore", "s3transfer", "google", "azure", "msal", "urllib3")
@@ -53,10 +51,8 @@ CREDENTIALS = (
     "machine, or the variables of the provider's own client, such as AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS or "
     "AZURE_STORAGE_CONNECTION_STRING"
 )
-_AZURE_PLACE = re.compile(
-    # Nobody else gets a token: the address is what somebody wrote into MLflow.
-    r"(?:wasbs?|abfss?)://([^@/]+@[a-z0-9-]+)\.(?:blob|dfs)\.(core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))(/.*)?"
-)
+TOKENS_FOR_ANYBODY = ("abfs", "abfss")
+"""Schemes by which MLflow's client would send a token to whatever host an address of somebody's names."""
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -275,18 +271,11 @@ class MlflowStore:
         return str(made.version)
 
     @_asks(once=True)
-    def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
+    def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:
         # A registered model may have a dot in its name, a logged one may not.
         logged_name, number = name.replace(".", "-"), by.experiment_id(self.client, experiment)
-        return _to_files(self.client.create_logged_model(number, logged_name, tags=dict(tags), model_type=kind))
-
-    @_asks(unwritten=[])
-    def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
-        if not (found := self.client.get_experiment_by_name(experiment)):
-            return []
-        newest = [{"field_name": "creation_time", "ascending": False}]
-        logged = self.client.search_logged_models([found.experiment_id], max_results=PAGE_RUNS, order_by=newest)
-        return [_to_files(each) for each in logged if str(each.status) == "PENDING"]
+        logged = self.client.create_logged_model(number, logged_name, model_type=kind)
+        return PendingFiles(id=logged.model_id, address=logged.artifact_location)
 
     @_asks()
     def abandon_files(self, files: PendingFiles) -> None:
@@ -351,7 +340,13 @@ class MlflowStore:
     def _open(self, address: str) -> ArtifactRepository:
         if is_server(self.uri):
             _ = self.client  # limits what servers answer
-        return get_artifact_repository(blob_address(address), tracking_uri=self.uri, registry_uri=self.uri)
+        scheme, _, place = address.partition("://")
+        if scheme in TOKENS_FOR_ANYBODY:
+            raise UsageError(
+                f"{scheme}://{place.partition('/')[0]}: is not read",
+                hint="log it by its other address, wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER",
+            )
+        return get_artifact_repository(address, tracking_uri=self.uri, registry_uri=self.uri)
 
     def _runs(self, experiments: Sequence[str], wanted: str, last: int | None) -> Sequence[StoredRun]:
         search, most = self.client.search_runs, min(last or PAGE_RUNS, PAGE_RUNS)
@@ -379,31 +374,9 @@ def _to_version(found: MlflowVersion) -> StoredVersion:
     return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), **known)
 
 
-def _to_files(logged: entities.LoggedModel) -> PendingFiles:
-    return PendingFiles(id=logged.model_id, address=logged.artifact_location, tags=dict(logged.tags or {}))
-
-
 def clients_of(address: str) -> tuple[str, ...]:
     """The packages that read what lies there, of those that not everybody has."""
     return PACKAGES.get(urlsplit(address).scheme, ())
-
-
-def blob_address(address: str) -> str:
-    """The address by which MLflow asks for blobs, also of what is a file system of Azure's; others as they are.
-
-    Raises:
-        UsageError: it is not one of Azure's, and would get a token.
-    """
-    if clients_of(address) is not _AZURE:
-        return address
-    parts = urlsplit(address)
-    if not (found := _AZURE_PLACE.fullmatch(address)):
-        raise UsageError(
-            f"{parts.scheme}://{parts.hostname}: is no address of Azure's",
-            hint="such as wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER, or abfss://...dfs.core.windows.net",
-        )
-    path = found[3] or ""
-    return f"wasbs://{found[1]}.blob.{found[2]}{unquote(path) if parts.scheme.startswith('abfs') else path}"
 
 
 def _refuse_leading_out(address: str, path: str) -> None:

@@ -45,6 +45,7 @@ from urllib3.response import BaseHTTPResponse
 
 from registry.errors import RegistryError, StoreAway, StoreRefused, StoreUnreachable, first_line
 from registry.ports import SQLITE, is_server
+from tidegate.core.access import scrubbed
 from tidegate.core.errors import TidegateError, UsageError, without_credentials
 from tidegate.core.files import file_lock
 from tidegate.core.text import failure_line, json_of, redacted
@@ -53,8 +54,6 @@ LOGGERS = ("mlflow", "alembic", "sqlalchemy")
 """Whose handlers MLflow makes; what they say may quote an address."""
 NOT_FOUND, EXISTS, MALFORMED = "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "INVALID_PARAMETER_VALUE"
 SECRETS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD")
-LEAST = 6
-"""Characters of a secret that is taken out; a shorter one would be a common word."""
 MOST_DETAIL = 2000
 MOST_PAGES = 1000
 """Of one list. MLflow gives up to 1000 runs or versions on each."""
@@ -293,7 +292,4 @@ def _first_cause(error: BaseException) -> BaseException:
 
 def _without_secrets(text: str, uri: str) -> str:
     """Also of a header that cannot be sent: a token that ends with its file's line break is quoted whole."""
-    for name in SECRETS:
-        if len(value := os.environ.get(name, "").strip()) >= LEAST:
-            text = text.replace(value, "***")
-    return text.replace(uri, redacted(uri))
+    return scrubbed(text, (os.environ.get(name, "").strip() for name in SECRETS)).replace(uri, redacted(uri))

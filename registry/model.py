@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -271,7 +271,6 @@ class PendingFiles(Value):
     id: str
     address: str
     """Where the files are put."""
-    tags: Mapping[str, str] = {}
 
     @property
     def source(self) -> str:
@@ -299,7 +298,3 @@ class Survey(Value):
     def size_bytes(self) -> int:
         """Of all of them."""
         return sum(self.sizes.values())
-
-
-AdoptionProgress = Callable[[Survey, int], None]
-"""Told by one thread at a time how many bytes of a version were read by now; with 0 before the first."""

@@ -101,11 +101,8 @@ class Store(Protocol):
         They are those of `PendingFiles.source`, which are ready then, or of `runs:/RUN/PATH`.
         """
 
-    def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
+    def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:
         """A place for the files of a version to come; `kind` is shown with it."""
-
-    def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
-        """What was begun there of late and never became a version."""
 
     def abandon_files(self, files: PendingFiles) -> None:
         """Delete them; `mlflow gc` then takes what was uploaded."""

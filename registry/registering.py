@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 import time
@@ -23,12 +22,15 @@ from registry import conventions as tag
 from registry.conventions import MODEL_FOLDER, SUMS
 from registry.errors import DigestMismatch, StoreUnreachable, UnfitModel
 from registry.files import CONFIG, architecture_of, digest_file, find_layout, is_described_by, sums_of, whole_digest
-from registry.model import AdoptionProgress, PendingFiles, StoredVersion, Survey
+from registry.model import PendingFiles, StoredVersion, Survey
 from registry.ports import Store
-from registry.processes import may_act, this_machine
+from tidegate.core.process import note
+from tidegate.core.text import in_bytes
 
 TOGETHER = 4
 """Files that are read at once."""
+PROGRESS_SECONDS = 10.0
+"""Between two lines that say how far the reading of a version is."""
 TOKENIZER_FILES = re.compile(
     r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|config|spiece)[^/]*|[^/]*\.model"
 )
@@ -47,14 +49,7 @@ def upload(store: Store, name: str, folder: Path, files: Mapping[str, str], arch
     Raises:
         StoreUnreachable: the store did not do its part; what is cut off never becomes a version.
     """
-    experiment, here = tag.experiment_name(name), this_machine()
-    # What processes of this machine had begun there when they were killed.
-    for left in store.pending_files(experiment):
-        machine, _, pid = left.tags.get(tag.REGISTERING, "").rpartition(" ")
-        if machine == here and pid.isdecimal() and not may_act(int(pid)):
-            with suppress(StoreUnreachable):
-                store.abandon_files(left)
-    pending = store.begin_files(experiment, name, architecture, {tag.REGISTERING: f"{here} {os.getpid()}"})
+    pending = store.begin_files(tag.experiment_name(name), name, architecture)
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
             sums, described = Path(made, SUMS), Path(made, "MLmodel")
@@ -109,7 +104,7 @@ def survey(store: Store, found: StoredVersion) -> Survey:
     return find_layout(found.uri, address, store.listed(address))
 
 
-def adopt(store: Store, found: StoredVersion, progress: AdoptionProgress) -> None:
+def adopt(store: Store, found: StoredVersion) -> None:
     """Read every file once, refuse what is not served, and keep the digests; the tag with theirs goes last.
 
     Raises:
@@ -117,33 +112,39 @@ def adopt(store: Store, found: StoredVersion, progress: AdoptionProgress) -> Non
         DigestMismatch: a file was cut off, or changed while it was read.
     """
     seen = survey(store, found)
-    described, here, done, lock = dict[str, bytes](), _local_folder(seen.address), 0, Lock()
-    progress(seen, done)
+    described, here, lock = dict[str, bytes](), _local_folder(seen.address), Lock()
+    size = in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"
+    note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {size}")
+    for path in seen.left_out:
+        note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
+    done, told = 0, time.monotonic()
 
     def read(path: str) -> str:
-        nonlocal done
-        place, size = seen.places[path], seen.sizes[path]
+        nonlocal done, told
+        place, listed = seen.places[path], seen.sizes[path]
         with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
             file = here / place if here else Path(made, "file")
             if not here:
                 store.fetch(seen.address, place, file)
             # Some stores do not say how large a file is.
-            if size not in (0, file.stat().st_size):
-                told = f"{seen.uri}: {path} has {file.stat().st_size} bytes, and {size} when it was listed"
-                raise DigestMismatch(told, hint="try again once nobody writes there")
+            if listed not in (0, file.stat().st_size):
+                message = f"{seen.uri}: {path} has {file.stat().st_size} bytes, and {listed} when it was listed"
+                raise DigestMismatch(message, hint="try again once nobody writes there")
             if is_described_by(path):
                 described[path] = content_of(file, f"{seen.uri}: {path}")
             digest = digest_file(file)
             with lock:
                 done += file.stat().st_size
-                progress(seen, done)
+                if time.monotonic() >= told + PROGRESS_SECONDS:
+                    told = time.monotonic()
+                    note(f"{seen.uri}: {in_bytes(done)} of {size}")
         return digest
 
     files = together(read, sorted(seen.sizes, key=seen.sizes.__getitem__, reverse=True))
     architecture_of(seen.uri, seen.sizes, described.__getitem__)
     kept = {"sums": _keep_sums(store, found, sums_of(files)), "folders": list(seen.folders)}
-    told = {tag.ADOPTED: json.dumps(kept), tag.SIZE: str(seen.size_bytes), tag.DIGEST: whole_digest(files)}
-    store.tag_version(found.name, found.version, told)
+    tags = {tag.ADOPTED: json.dumps(kept), tag.SIZE: str(seen.size_bytes), tag.DIGEST: whole_digest(files)}
+    store.tag_version(found.name, found.version, tags)
 
 
 def _local_folder(address: str) -> Path | None:

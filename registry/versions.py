@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from registry.files import (
     whole_digest,
 )
 from registry.hub import PLACE, fetch_from_hub
-from registry.model import SERVING, AdoptionProgress, Alias, ModelVersion, Serving, ServingAliases, StoredVersion
+from registry.model import SERVING, Alias, ModelVersion, Serving, ServingAliases, StoredVersion
 from registry.ports import Store, is_server
 from registry.registering import adopt, content_of, survey, together, upload
 from tidegate.core.adapters.extras import require
@@ -85,7 +85,7 @@ class MlflowRegistry:
         seen = survey(self._store, found)
         return version.model_copy(update={"size_bytes": seen.size_bytes, "folders": seen.folders})
 
-    def adopt(self, name: str, reference: str, *, progress: AdoptionProgress = lambda *_: None) -> ModelVersion:
+    def adopt(self, name: str, reference: str) -> ModelVersion:
         """Note the digests of a version's files, however it was logged. No model is copied or moved.
 
         A version that has them already stays as it is, and is not read.
@@ -93,7 +93,6 @@ class MlflowRegistry:
         Args:
             name: of the registered model.
             reference: an alias, or the version's number.
-            progress: told what will be read, and how far that is.
 
         Raises:
             UnfitModel: there is no folder that tidegate serves, or there are several.
@@ -101,7 +100,7 @@ class MlflowRegistry:
         """
         found, version = self._found(name, reference)
         if not version.digest:
-            adopt(self._store, found, progress)
+            adopt(self._store, found)
         return self.resolve(name, found.version)
 
     def versions(self, name: str) -> list[ModelVersion]:
@@ -120,8 +119,6 @@ class MlflowRegistry:
         *,
         alias: str | None = None,
         description: str | None = None,
-        progress: AdoptionProgress = lambda *_: None,
-        tell: Callable[[str], None] = lambda _: None,
     ) -> ModelVersion:
         """Make a model's next version of `source`; a version's number or alias names one that is there, and is adopted.
 
@@ -130,8 +127,6 @@ class MlflowRegistry:
             source: a folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
             alias: for the version.
             description: of a new version.
-            progress: told what will be read, and how far that is.
-            tell: hears what is fetched.
 
         Raises:
             UnfitModel: what lies there is not served.
@@ -145,14 +140,14 @@ class MlflowRegistry:
                 raise UsageError(
                     "--description is for a new version", hint=f"write ./{source} for a folder of that name"
                 )
-            version = self.adopt(name, source, progress=progress)
+            version = self.adopt(name, source)
         elif hub := PLACE.fullmatch(source):
             require("huggingface_hub")
-            uri, folder, files = fetch_from_hub(hub["repository"], hub["revision"] or "main", tell)
+            uri, folder, files = fetch_from_hub(hub["repository"], hub["revision"] or "main")
             version = self.register(name, folder, description=description, files=files, tags={tag.SOURCE: uri})
         elif (run := _RUN.fullmatch(source)) and ".." not in source.split("/"):
             path = (run["path"] or "").strip("/")
-            version = self._add_run(name, run["run"], path, description=description, progress=progress)
+            version = self._add_run(name, run["run"], path, description=description)
         elif _ADDRESS.match(source):
             raise UsageError(
                 f"`{source}` is no source of a model version",
@@ -202,9 +197,7 @@ class MlflowRegistry:
             self.set_alias(name, alias, number)
         return self.resolve(name, number)
 
-    def _add_run(
-        self, name: str, run: str, path: str, *, description: str | None, progress: AdoptionProgress
-    ) -> ModelVersion:
+    def _add_run(self, name: str, run: str, path: str, *, description: str | None) -> ModelVersion:
         """Make what a run logged the next version of `name`. Its files are read once, and stay where they are."""
         tag.refuse_name(name)
         source = f"runs:/{run}/{path}".rstrip("/")
@@ -215,24 +208,15 @@ class MlflowRegistry:
             raise UsageError(f"{source}: {why}", hint="another store: MLFLOW_TRACKING_URI")
         find_layout(source, "", listed)
         number = self._store.add_version(name, source, tags={}, description=description)
-        return self.adopt(name, number, progress=progress)
+        return self.adopt(name, number)
 
     def set_alias(self, name: str, alias: str, version: str) -> None:
         """Point `alias` at `version`, wherever it pointed before.
 
         Raises:
-            UsageError: there is nothing to point at, or the champion would be its own `previous`.
+            UsageError: there is nothing to point at.
         """
-        found, _ = self._found(name, version)
-        aliases, number = self._aliases(name), found.version
-        if alias == Alias.PREVIOUS and aliases.get(Alias.CHAMPION) == number:
-            raise UsageError(
-                f"version {number} is the champion, and cannot be the version before it too",
-                hint="`previous` is what `tidegate rollback --to previous` rolls back to",
-            )
-        if alias == Alias.CHAMPION and aliases.get(Alias.PREVIOUS) == number:
-            self._store.set_alias(name, Alias.PREVIOUS, None)
-        self._store.set_alias(name, alias, number)
+        self._store.set_alias(name, alias, self._found(name, version)[0].version)
 
     def promote(self, version: ModelVersion, names: ServingAliases = SERVING) -> None:
         """Champion becomes previous, this version champion, and it is no longer challenger.

@@ -50,7 +50,7 @@ class NotPossible(FleetError):
 
 
 class Unfit(NotPossible):
-    """A Rollout of others cannot be moved as the spec says; what makes it right is told."""
+    """Objects of others cannot be moved as the spec says, or the API server does not take ours; why is told."""
 
 
 class Overruled(NotPossible):
@@ -100,10 +100,6 @@ class NotFound(ApiError):
 
 class Conflict(ApiError):
     """Somebody was faster, the object exists already, or another field manager owns a field (409)."""
-
-
-class Gone(ApiError):
-    """The resource version or the continue token is too old (410), or later than the server knows: list again."""
 
 
 class TooManyRequests(ApiError):

@@ -28,7 +28,7 @@ _NAMES = {
     "rollouts.base": "BaseFleet RegionReading RegionSplit ServingVersion",
     "rollouts.errors": "EngineDidNotStart FleetError NotConfirmed NotPossible",
     "rollouts.model": "PORT Engine EngineSet RegionPhase RegionState Role",
-    "tidegate.api": "Connection adopt connect deliver load_spec plan register resume rollback status",
+    "tidegate.api": "Connection connect deliver load_spec plan register resume rollback status",
     "tidegate.way_back": "RollbackOutcome",
     "tidegate.core.access": "PrometheusEndpoint",
     "tidegate.core.errors": "ExitCode OutsideError Refused TidegateError UsageError",

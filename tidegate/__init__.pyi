@@ -40,7 +40,6 @@ from rollouts.model import Role as Role
 from tidegate import gates as gates
 from tidegate import testing as testing
 from tidegate.api import Connection as Connection
-from tidegate.api import adopt as adopt
 from tidegate.api import connect as connect
 from tidegate.api import deliver as deliver
 from tidegate.api import load_spec as load_spec

@@ -19,8 +19,8 @@ from gates.ports import EvidenceSource
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.engines import DownloadedEngines
 from pipelines.adapters.specs import read_delivery
-from pipelines.adapters.stores import NotedAdoption
 from pipelines.adapters.this_machine import host_of
+from pipelines.events.listeners import DeliveryDisplay
 from pipelines.model import Plan, Result
 from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer
 from pipelines.run.context import Backends
@@ -32,7 +32,6 @@ from registry.model import Event, ModelVersion
 from tidegate.connect import Carrying, file_tokenizer, refuse_unlike
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
-from tidegate.delivering import Listening
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
 from tidegate.planning import settle
@@ -55,46 +54,28 @@ def load_spec(path: str | Path) -> Delivery:
 
 def register(
     name: str,
-    folder: str | Path,
+    source: str | Path,
     *,
     alias: str | None = None,
     description: str | None = None,
     state: str | Path | None = None,
     tracking_uri: str | None = None,
 ) -> ModelVersion:
-    """Register a Hugging Face folder as the next version of a model, with a digest of every file.
+    """Make a model's next version, or adopt one that others logged, with a digest of every file.
 
     Args:
         name: of the registered model.
-        folder: safetensors, tokenizer and configuration.
-        alias: `champion` or `challenger`.
-        description: what this version is.
-        state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
-        tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
-    """
-    registry = _surroundings(state, tracking_uri).registry
-    return registry.register(name, Path(folder), description=description, alias=alias)
-
-
-def adopt(
-    name: str,
-    version: str,
-    *,
-    state: str | Path | None = None,
-    tracking_uri: str | None = None,
-) -> ModelVersion:
-    """Note the digests of a version's files as its tags, however it was logged; nothing is copied or moved.
-
-    Args:
-        name: of the registered model.
-        version: its number, or an alias.
+        source: a Hugging Face folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
+        alias: for the version, such as `challenger`.
+        description: of a new version.
         state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
         tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
 
     Raises:
         UnfitModel: there is no folder that tidegate serves, or there are several.
     """
-    return _surroundings(state, tracking_uri).registry.adopt(name, version, progress=NotedAdoption())
+    registry = _surroundings(state, tracking_uri).registry
+    return registry.add(name, str(source), alias=alias, description=description)
 
 
 def plan(
@@ -203,7 +184,7 @@ async def deliver(
         DeliveryRuns: another delivery of this model, or on this machine, is under way.
     """
     impatient = asyncio.Event()
-    how = Carrying(Listening(listeners), lambda: nullcontext(impatient), users=backends.users)
+    how = Carrying(DeliveryDisplay(listeners), lambda: nullcontext(impatient), users=backends.users)
     carried = run_delivery(backends.at, backends.spec, how, plan=plan, asker=requester)
     return await _run(backends, carried, impatient)
 
@@ -229,7 +210,7 @@ async def resume(
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller may not.
     """
     impatient = asyncio.Event()
-    how = Carrying(Listening(listeners), lambda: nullcontext(impatient))
+    how = Carrying(DeliveryDisplay(listeners), lambda: nullcontext(impatient))
     return await _run(backends, resume_delivery(backends.at, delivery, how, by=by, prover=prover), impatient)
 
 

@@ -11,7 +11,6 @@ from datetime import timedelta
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self
 
 from gates.adapters.command import ask_command
 from gates.adapters.prometheus import PrometheusSource
@@ -19,7 +18,7 @@ from gates.adapters.records import RecordSource
 from gates.analyses.queries import QuerySource, asking_prometheus
 from pipelines.adapters.chat import OpenAIChat
 from pipelines.adapters.clusters import engines_of
-from pipelines.adapters.engines import engine_provider, require_engine_environment, require_gpus_here
+from pipelines.adapters.engines import engine_provider, require_gpus_here
 from pipelines.adapters.fleets import require_contexts, running_host
 from pipelines.adapters.load.process import LocustLoads
 from pipelines.adapters.samples import LocalSamples
@@ -41,19 +40,18 @@ from pipelines.authority.engine_images import pem_of
 from pipelines.delivery_lock import refuse_second
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
-from pipelines.events.state import DeliveryState
+from pipelines.events.listeners import DeliveryDisplay
 from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Fleet, Tokenizer
 from pipelines.repository import git_access_for
 from pipelines.run.context import Backends, Context
-from pipelines.run.git import GitPreview, preview_git, refuse_unreadable_sync
+from pipelines.run.git import GitEdits, preview_git, refuse_unreadable_sync
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from pipelines.views.metrics import families, served_metrics
 from registry.ledger import MlflowLedger
-from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ClusterFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
@@ -93,20 +91,6 @@ class Carried:
     def folder(self) -> Path:
         """What is the delivery's own on this machine."""
         return self.at.state.delivery(self.ledger.delivery)
-
-
-class DeliveryDisplay(Protocol):
-    """Follows one delivery, event by event; entered while it runs."""
-
-    story: DeliveryState
-
-    def on_event(self, event: Event) -> None:
-        """Take the event in and show what it changed."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -179,14 +163,13 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
 
     at, spec = carried.at, carried.spec
     places = {region: there.prometheus for region, there in fleet.regions.items()}
-    images = carried.plan.resolved.images if carried.plan.resolved else {}
     async with (
         open_clusters(
             spec,
             fleet,
             carrier=carried.carrier,
             public_keys=pem_of(at.images),
-            engines=engines_of(carried.plan, spec, images),
+            engines=engines_of(carried.plan, spec, carried.plan.resolved.images),
         ) as fleets,
         open_samples(spec, fleet) as samples,
     ):
@@ -199,7 +182,7 @@ async def _clusters(carried: Carried, fleet: ClusterFleetSpec) -> AsyncIterator[
         )
         yield Backends(
             fleets=fleets,
-            engines=engine_provider(spec, at.state, at.registry, images, at.images),
+            engines=engine_provider(spec, at.state, at.registry, carried.plan.resolved.images, at.images),
             proxy=metrics,
             chat=OpenAIChat(),
             tokenizer=file_tokenizer(),
@@ -233,7 +216,6 @@ async def _this_machine(carried: Carried, how: Carrying, metrics: str | None) ->
                     scratch=partial(scratch_engine, logs=at.state.scratch),
                     queries=counted,
                     users=records,
-                    requests=records,
                     samples=LocalSamples(at.state.samples, spec.samples, SystemClock()) if spec.samples else None,
                 )
         finally:
@@ -290,7 +272,7 @@ def preconditions(
     *,
     users: bool = False,
     asker: Prover | None = None,
-    tell: Callable[[GitPreview], object] | None = None,
+    tell: Callable[[GitEdits], object] | None = None,
 ) -> Iterator[Reason]:
     """Why a delivery by this plan could not begin, each reason with its place and remedy; without one, what is known
     before anything outside this machine is asked.
@@ -314,7 +296,10 @@ def preconditions(
         return
 
     async def ready_machine() -> None:
-        require_engine_environment(spec.engine)
+        # Not above: a fleet on this machine alone needs it.
+        from engine_images.adapters.environment import find_engine_environment
+
+        find_engine_environment(spec.engine.accelerator.platform)
         if host := await running_host(at.root):
             require_regions(host, spec.regions.names)
 
@@ -327,8 +312,8 @@ def preconditions(
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
     access = git_access_for(spec, SystemClock())
     try:
-        if (preview := preview_git(spec, access, plan if tell else None)) and tell:
-            tell(preview)
+        if (edits := preview_git(spec, access, plan if tell else None)) is not None and tell:
+            tell(edits)
     except TidegateError as error:
         # What a file of the repository lacks, the spec or that file has to bring; a right, whoever pushes.
         yield Reason(error, Lies.SPEC if isinstance(error, SpecError) else Lies.RIGHTS)
@@ -350,7 +335,7 @@ def refuse_unlike(spec: Delivery, fleets: Mapping[str, Fleet], queries: QuerySou
             and no `queries` answer it.
     """
     if spec.samples is not None:
-        hint = "leave out `samples`, and the judge of the canary stage"
+        hint = "leave out `samples`, and the gates of users' answers"
         raise UsageError("engines of a program's own fleets keep no samples of users' requests", hint=hint)
     missing = [region for region in spec.regions.names if region not in fleets]
     if missing:

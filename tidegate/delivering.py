@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, Self, TypeVar
+from typing import TypeVar
 
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import bring_kept, kept_spec, read_delivery
@@ -22,13 +22,14 @@ from pipelines.delivery_lock import delivery_lock
 from pipelines.events.artifacts import SPEC, bring_evidence, keep_spec, vouched
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import EventFile, QueuedListener
-from pipelines.events.state import DeliveryState, plan_of, state_of
+from pipelines.events.state import plan_of, state_of
 from pipelines.events.writer import Spool, WriterLimits, passes
 from pipelines.model import Ending, Plan, Result
 from pipelines.plan.planner import refuse_other_plan
 from pipelines.ports import Listener
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver as run_plan
+from pipelines.run.engine import undisturbed
 from pipelines.run.resume import resume as resume_plan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_input, golden_set
@@ -37,7 +38,7 @@ from pipelines.statements import Prover
 from registry.deliveries import MlflowDeliveries
 from registry.errors import StopAsked
 from registry.ledger import MlflowLedger
-from registry.model import DeliverySummary, Event
+from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.local.locks import end_lease, lend
 from tidegate.connect import Carried, Carrying, connect, preconditions, refuse
@@ -94,7 +95,7 @@ async def deliver(
         return Carried(at, ledger, plan, spec, spec_file, carrier_of(ledger, spec), asker)
 
     with delivery_lock(at.state.lock):
-        carried = await uncancelled(call_in_thread(opened, await call_in_thread(settled)))
+        carried = await undisturbed(call_in_thread(opened, await call_in_thread(settled)), stops_after=True)
         return await carry(carried, how, run_plan, _closed_unbegun)
 
 
@@ -128,26 +129,8 @@ async def resume(
         return carried
 
     with delivery_lock(at.state.lock):
-        carried = await uncancelled(call_in_thread(taken_over))
+        carried = await undisturbed(call_in_thread(taken_over), stops_after=True)
         return await carry(carried, how, resume_plan)
-
-
-class Listening:
-    """A `DeliveryDisplay` that shows nothing, and passes events on to those who listen."""
-
-    def __init__(self, listeners: Sequence[Callable[[Event], object]] = ()) -> None:
-        self.story = DeliveryState()
-        self._listeners = tuple(listeners)
-
-    def on_event(self, event: Event) -> None:
-        self.story = self.story.apply(event)
-        for listener in self._listeners:
-            listener(event)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 async def carry(
@@ -239,21 +222,6 @@ async def heartbeat(say: Callable[[], Awaitable[None]], clock: Clock | None = No
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def uncancelled(work: Coroutine[Any, Any, Done]) -> Done:
-    """What it returns; a cancellation meanwhile comes once it has ended, and to what can close a ledger."""
-    task, current, cancelled = asyncio.create_task(work), asyncio.current_task(), False
-    assert current is not None, "only a task can be cancelled"
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-            current.uncancel()
-    if cancelled:
-        current.cancel()
-    return task.result()
 
 
 def open_ledger(

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 
-from pipelines.adapters.stores import NotedAdoption
 from pipelines.authority.answering import who_asks
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.errors import PlanOutdated
@@ -37,8 +36,8 @@ def adopt_versions(spec: Delivery, registry: MlflowRegistry, *, version: str | N
         UnfitModel: one cannot be served.
     """
     with _champion_first(spec):
-        registry.adopt(spec.model.name, spec.model.target, progress=NotedAdoption())
-    registry.adopt(spec.model.name, version or spec.model.origin, progress=NotedAdoption())
+        registry.adopt(spec.model.name, spec.model.target)
+    registry.adopt(spec.model.name, version or spec.model.origin)
 
 
 @contextmanager
@@ -104,14 +103,11 @@ def refuse_outdated(plan: Plan, spec: Delivery, registry: MlflowRegistry) -> Non
 
 
 def _changes_since(plan: Plan, spec: Delivery, registry: MlflowRegistry) -> Iterator[str]:
-    if plan.resolved is None:
-        yield "nothing was settled when it was made"
-        return
     if plan.resolved.spec != sha256(spec.path.read_bytes()).hexdigest():
         yield f"{spec.path} has changed since"
     if changed := compare(plan.resolved.files, _kept_digests(spec)):
         yield f"the files of {spec.path} have changed since: {changed}"
-    yield from other_than_planned(plan, plan.resolved, spec, len(golden_set(spec, spec.path.parent)))
+    yield from other_than_planned(plan, spec, len(golden_set(spec, spec.path.parent)))
     champion = registry.resolve(spec.model.name, spec.model.target)
     if champion.version != plan.champion.version:
         yield f"{spec.model.target} is version {champion.version} now, and was {plan.champion.version}"

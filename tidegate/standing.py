@@ -18,12 +18,11 @@ from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.views.report import DeliveryRecord, render_report
-from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
+from pipelines.views.status import StatusReport
 from registry.deliveries import MlflowDeliveries
 from registry.errors import UnknownDelivery
 from registry.ledger import MlflowLedger
-from registry.model import Event, Serving
-from registry.versions import MlflowRegistry
+from registry.model import DeliverySummary, Event, Serving
 from rollouts.errors import FleetError
 from rollouts.local.locks import holder
 from rollouts.model import CarrierHeartbeat, RegionState
@@ -35,7 +34,7 @@ from tidegate.core.threads import call_in_thread
 from tidegate.surroundings import Surroundings
 
 
-def read_status(ledgers: MlflowDeliveries, model: str, unwritten: Path) -> DeliveryStatus:
+def read_records(ledgers: MlflowDeliveries, model: str, unwritten: Path) -> StatusReport:
     """What is known of the model's last delivery. A store that is away hides nothing else."""
     # Records that lie there until MLflow takes them.
     left = sum(len(path.read_bytes().splitlines()) for path in unwritten.glob(f"*{SUFFIX}"))
@@ -44,54 +43,48 @@ def read_status(ledgers: MlflowDeliveries, model: str, unwritten: Path) -> Deliv
         alive = last is not None and ledgers.is_alive(last)
         story = state_of(ledgers.join(last.id, carries=False).recorded()) if last else DeliveryState()
     except TidegateError as error:
-        return DeliveryStatus(unwritten=left, unreadable=str(error))
-    return DeliveryStatus(last, alive, story, left)
+        return StatusReport(unwritten=left, unreadable=str(error))
+    return StatusReport(last=last, alive=alive, story=story, unwritten=left)
 
 
-def in_production(registry: MlflowRegistry, model: str, alias: str) -> str | None:
-    """Under which name regions serve the version of that alias; None when the registry does not say."""
-    try:
-        version = registry.look_up(model, alias)
-        kept = Serving.of(registry.tags(version)).now
-    except TidegateError:
-        return None
-    return kept.name if kept else version.version
+async def status(at: Surroundings, spec: Delivery, wanted: Collection[str] = ()) -> StatusReport:
+    """The model's last delivery, and one look at these regions, at all when empty. Changes nothing.
 
+    Every region that can be seen, and why others cannot: one that is away must not hide the rest.
+    """
 
-async def status(at: Surroundings, spec: Delivery, regions: Collection[str] = ()) -> StatusReport:
-    """The model's last delivery, and one look at these regions, at all when empty. Changes nothing."""
-
-    def read() -> tuple[DeliveryStatus, str | None]:
-        known = read_status(at.deliveries(), spec.model.name, at.state.unwritten)
-        return known, in_production(at.registry, spec.model.name, spec.model.target)
+    def read() -> StatusReport:
+        known = read_records(at.deliveries(), spec.model.name, at.state.unwritten)
+        try:
+            version = at.registry.look_up(spec.model.name, spec.model.target)
+            kept = Serving.of(at.registry.tags(version)).now
+        except TidegateError:
+            return known
+        return known.model_copy(update={"in_production": kept.name if kept else version.version})
 
     if at.own is None:
-        require_contexts(spec, regions)
-    (delivery, serves), fleet = await call_in_thread(read), await _observe(at, spec, regions)
-    return StatusReport(
-        delivery, fleet, holder(at.state.lock), redacted(mlflow_address(at.root, at.tracking_uri)), serves
-    )
-
-
-def history(at: Surroundings, spec: Delivery, *, last: int) -> list[PastDelivery]:
-    """The last deliveries of the spec's model, newest first. Changes nothing."""
-    ledgers = at.deliveries()
-    return [PastDelivery(each, ledgers.is_alive(each)) for each in ledgers.deliveries(spec.model.name, last=last)]
-
-
-async def _observe(at: Surroundings, spec: Delivery, wanted: Collection[str]) -> FleetSnapshot:
-    """Every region that can be seen, and why others cannot: one that is away must not hide the rest."""
+        require_contexts(spec, wanted)
+    known = await call_in_thread(read)
     async with at.fleets(spec, patience=timedelta(0)) as opened:
         fleets = {name: fleet for name, fleet in opened.items() if not wanted or name in wanted}
         found = await asyncio.gather(*(_region_state(fleet) for fleet in fleets.values()))
         # One that was silent just now would be waited for once more.
         seen = [fleet for fleet, each in zip(fleets.values(), found, strict=True) if isinstance(each, RegionState)]
         carried = await asyncio.gather(*map(_carried, seen))
-    return FleetSnapshot(
-        regions=[state for state in found if isinstance(state, RegionState)],
-        silent={region: each for region, each in zip(fleets, found, strict=True) if isinstance(each, str)},
-        carried={fleet.region: each for fleet, each in zip(seen, carried, strict=True) if each},
-    )
+    here = {
+        "regions": tuple(state for state in found if isinstance(state, RegionState)),
+        "silent": {region: each for region, each in zip(fleets, found, strict=True) if isinstance(each, str)},
+        "carried": {fleet.region: each for fleet, each in zip(seen, carried, strict=True) if each},
+        "process": holder(at.state.lock),
+        "mlflow": redacted(mlflow_address(at.root, at.tracking_uri)),
+    }
+    return known.model_copy(update=here)
+
+
+def history(at: Surroundings, spec: Delivery, *, last: int) -> list[tuple[DeliverySummary, bool]]:
+    """The last deliveries of the spec's model, newest first, each with whether it lives. Changes nothing."""
+    ledgers = at.deliveries()
+    return [(each, ledgers.is_alive(each)) for each in ledgers.deliveries(spec.model.name, last=last)]
 
 
 async def _region_state(fleet: Fleet) -> RegionState | str:

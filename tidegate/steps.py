@@ -16,9 +16,10 @@ from pipelines.adapters.specs import read_delivery
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.journal import Journal
+from pipelines.events.listeners import DeliveryDisplay
 from pipelines.events.payloads import DeliveryRequested, StepProgress
 from pipelines.events.state import asked_to_stop, done_steps, outcome_of, plan_of, state_of, step_of
-from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageName
+from pipelines.model import EXIT_CODES, Ending, Plan, Result
 from pipelines.ports import CarriedFleet, Fleet
 from pipelines.run.context import Context
 from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
@@ -30,13 +31,13 @@ from registry.model import Event
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
 from rollouts.local.locks import end_lease, lend
-from tidegate.connect import Carried, Carrying, DeliveryDisplay, Lies, preconditions, refuse
+from tidegate.connect import Carried, Carrying, Lies, preconditions, refuse
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note, process_name
 from tidegate.core.spec import load_spec
 from tidegate.core.threads import call_in_thread
-from tidegate.delivering import Done, Listening, attach, carry, open_ledger, take_over
+from tidegate.delivering import Done, attach, carry, open_ledger, take_over
 from tidegate.planning import plan_for, settle
 from tidegate.surroundings import RETREAT, Surroundings
 
@@ -71,7 +72,7 @@ def open_steps(
             ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
             carried = attach(at, deliveries, ledger, deliveries.summary(delivery), hands_on=True)
             # What the regions no longer show is not done, whatever the ledger said before.
-            how = Carrying(Listening(), lambda: nullcontext(asyncio.Event()), report=False)
+            how = Carrying(DeliveryDisplay(), lambda: nullcontext(asyncio.Event()), report=False)
             asyncio.run(_carry_on(carried, how, _say_what_is_lost))
         return delivery, plan_of(ledger.recorded())
     spec = read_delivery(spec_path)
@@ -90,7 +91,7 @@ def open_steps(
 
 async def _say_what_is_lost(context: Context) -> None:
     await context.journal.say("delivery", StepProgress(), "carried on step by step")
-    await say_what_is_lost(context)
+    await say_what_is_lost(context, done_steps(await context.journal.recorded()))
 
 
 async def _begin(at: Surroundings, ledger: MlflowLedger, spec: Delivery, plan: Plan, asker: Prover | None) -> None:
@@ -121,15 +122,6 @@ async def _carry_on(carried: Carried, how: Carrying, work: Callable[[Context], A
 
 
 AFTERWARDS = "`tidegate stage close` takes the regions back"
-
-
-def step_id(step: str, *, region: str | None, weight: int | None, wave: int | None) -> str:
-    """The id that is meant: as it is written, or put together from a stage's name and where."""
-    if (region, weight, wave) == (None, None, None):
-        return step
-    if step not in list(StageName):
-        raise UsageError(f"`{step}` is no stage", hint=f"one of: {', '.join(StageName)}; or a step's whole id")
-    return PlanStep(stage=StageName(step), region=region, weight=weight, wave=wave or 0).id
 
 
 def run_one_step(

@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from engine_images.entrypoint.sampling import redaction
 from engine_images.entrypoint.sampling.samples import END_PATH, INFO, SAMPLES_PATH, TOKEN_HEADER, SampleSettings
@@ -58,28 +59,13 @@ class SampleKey:
                 "a sample is not sealed for this delivery", hint="does another delivery use the same engines?"
             ) from error
 
-    def request(
-        self,
-        shares: Mapping[str, float],
-        *,
-        until: float,
-        redact: tuple[str, ...],
-        words: tuple[str, ...],
-        max_entries: int,
-        max_bytes: int,
-        keep_seconds: float,
-    ) -> str:
-        """What engines read; it holds nothing secret. Each field as in `SampleSettings`."""
+    def request(self, shares: Mapping[str, float], **kept: Any) -> str:
+        """What engines read; it holds nothing secret. What is kept, and for how long, as in `SampleSettings`."""
         asked = SampleSettings(
             public_key=base64.b64encode(self._public).decode(),
             token_sha256=hashlib.sha256(self.token.encode()).hexdigest(),
-            until=until,
             shares=dict(shares),
             salt=self._salt,
-            redact=redact,
-            words=words,
-            max_entries=max_entries,
-            max_bytes=max_bytes,
-            keep_seconds=keep_seconds,
+            **kept,
         )
         return json.dumps(asdict(asked))

@@ -39,7 +39,7 @@ class AgreementGate(TestedGate):
     """Answers of both arms to the same prompts must be alike, and the canary's not much later."""
 
     name = "agreement"
-    stages = (StageUse("shadow", ("probe",), by_default=True),)
+    stages = (StageUse("shadow", ("probe",), by_default=True, of_users=True),)
     usual_sources = ("probe",)
     from_batches = True
     from_pairs = True
@@ -48,7 +48,10 @@ class AgreementGate(TestedGate):
 
     likeness: Likeness = Likeness.WORDS
     min_similarity: Share = 0.6
-    """Mean likeness over all prompts that stable answered, 0 to 1; one that the canary did not answer counts 0."""
+    """Mean likeness over all prompts that stable answered, 0 to 1; one that the canary did not answer counts 0.
+
+    Two answers of one version differ, too, where users' own requests ask for a temperature.
+    """
     max_ttft_increase: Percent | None = None
     """Of the canary's TTFT over stable's within pairs; not looked at when absent."""
     min_coverage: Share = 0.9

@@ -14,9 +14,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from gates.analyses.drift_reference import DriftReference
 from gates.evidence.batch import ArmName, Batch, PodEvidence, Source
-from gates.model import NoData, StageKind, Verdict
+from gates.model import StageKind, Verdict
 from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array, EvidenceProcess
 from gates.stats.spread import PodSlots
@@ -183,7 +182,6 @@ class Conditions:
     accept: float
     temper: bool
     mirrored: float | None
-    reference: DriftReference | NoData
     gate: str = ""
     """Its name, under which batches have what is counted for it alone."""
 
@@ -197,14 +195,12 @@ class StageUse:
     """Who counts for it there; empty for the kind's usual sources."""
     by_default: bool = False
     """Whether a stage that names no gates has it."""
+    of_users: bool = False
+    """Whether users' own answers take the place of these sources where engines keep samples of them."""
 
 
 class Monitor(ABC):
     """The part of a sequential test that is a gate with statistics of its own."""
-
-    def refuse(self, batch: Batch) -> None:
-        """Raise a `UsageError` when the batch does not fit the plan; most kinds take any."""
-        _ = batch
 
     @abstractmethod
     def take(self, batch: Batch, seconds: float) -> None:

@@ -1,56 +1,87 @@
 """Asks whether users ask both arms the same kind of things, and whether the canary answers in the same kind of way.
 
-Proven drift of answers is the canary's doing: `fail`. When the arms are asked different things, no
-comparison between them is fair, the other gates' neither: `inconclusive`, at once. When users ask both
-other things than before, that is the world: a warning, unless the settings hold the gate for it.
+It reads samples of users' requests, of which it learns numbers and names and no words. In canary each arm has users of
+its own: proven drift of answers is the canary's doing, `fail`; when the arms are asked different things, no comparison
+between them is fair, the other gates' neither: `inconclusive`, at once. In shadow both arms answer the same requests.
 
 The few interim analyses stay valid however often the gate is asked: one is made only when the canary's requests
 have grown by half, and it spends a smaller part of the error budget than the one before. When it is made depends on
-how many requests came, never on what they were. Means and shares are for people: nothing is decided by them.
+how many requests came, never on what they were. Bins are the same for everybody, so that no evidence chooses them.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
 from pydantic import BeforeValidator, Field
 
 from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse
-from gates.analyses.drift_reference import NUMERIC, PROMPTS, Bins, DriftReference, Feature
-from gates.evidence.batch import Batch, DriftCounts
-from gates.model import GateOutcome, NoData, Verdict
+from gates.evidence.batch import ArmName, Batch, PairedReply
+from gates.model import GateOutcome, Verdict
 from gates.stats.divergence import STRATUM_REQUESTS, Divergence, Strata
 from gates.traffic import ArrivalRates, Assumptions
-from tidegate.core.errors import UsageError
-from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.units import Duration
+from tidegate.core.model import SpecModel
 
 
-class Reaction(StrEnum):
-    """What a drift that is not the canary's doing means for the gate."""
+class Feature(StrEnum):
+    """One thing that can drift; the first two are of prompts, the others of answers."""
 
-    IGNORE = "ignore"
-    """Not measured."""
-    WARN = "warn"
-    """Measured and said; decides nothing."""
-    HOLD = "hold"
-    """The gate cannot pass: what is measured now says little about the traffic that the reference saw."""
+    PROMPT_LENGTH = "prompt_length"
+    """In characters: tokens would change with the tokenizer of the version that counts them."""
+    LANGUAGE = "language"
+    LENGTH = "length"
+    """In tokens, as the engine counted."""
+    FINISH_REASON = "finish_reason"
+    REFUSAL = "refusal"
+    """Whether the answer declines in words."""
+
+
+PROMPTS = frozenset({Feature.PROMPT_LENGTH, Feature.LANGUAGE})
+"""Those of what users ask."""
+EDGES = tuple(2 ** (half / 2) for half in range(31))
+"""Upper ends of the bins of numbers, two for each doubling: 1 to 32,768. Bins that are rare are put together."""
+NAMES: Mapping[Feature, tuple[str, ...]] = {
+    Feature.LANGUAGE: ("ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh"),
+    Feature.FINISH_REASON: ("length", "stop"),
+    Feature.REFUSAL: ("false", "true"),
+}
+"""Names with a bin of their own; all others share the last."""
+
+
+def value_of(feature: Feature, reply: PairedReply) -> float | str | None:
+    """What is known of a reply; None for nothing, which is neither 0 nor a name of its own."""
+    known: Mapping[Feature, float | str | None] = {
+        Feature.PROMPT_LENGTH: reply.prompt_characters,
+        Feature.LANGUAGE: reply.prompt_language or None,
+        Feature.LENGTH: reply.output_tokens,
+        Feature.FINISH_REASON: reply.finish_reason or None,
+        Feature.REFUSAL: None if reply.refusal is None else str(reply.refusal).lower(),
+    }
+    return known[feature]
+
+
+def place_of(feature: Feature, value: float | str) -> int:
+    """The index of the bin of `value`; a number belongs to the first edge that it does not exceed."""
+    if isinstance(value, str):
+        names = NAMES[feature]
+        return names.index(value) if value in names else len(names)
+    return bisect_left(EDGES, value)
 
 
 DEFAULT_PSI = {Feature.FINISH_REASON: 0.1, Feature.REFUSAL: 0.1}
 """Where no threshold is set; else 0.2, by custom the beginning of a change that matters. What is rare must be allowed
 less: refusals that grow from 3 % to 15 % are no more than 0.2."""
 
-Input = Literal[Feature.PROMPT_LENGTH, Feature.LANGUAGE, Feature.TOPIC]
-Output = Literal[Feature.LENGTH, Feature.ENTROPY, Feature.FINISH_REASON, Feature.REFUSAL]
+Input = Literal[Feature.PROMPT_LENGTH, Feature.LANGUAGE]
+Output = Literal[Feature.LENGTH, Feature.FINISH_REASON, Feature.REFUSAL]
 
 
 class Allowed(SpecModel):
@@ -65,7 +96,7 @@ class Allowed(SpecModel):
 
 
 class InputsAllowed(Allowed):
-    """How far what users ask may differ: between the arms, and from the reference window."""
+    """How far what users ask one arm may differ from what they ask the other."""
 
     features: tuple[Input, ...] = Field(default=(Feature.PROMPT_LENGTH, Feature.LANGUAGE), min_length=1)
 
@@ -77,7 +108,7 @@ class OutputsAllowed(Allowed):
 
 
 def _features(value: Any) -> Any:
-    # `outputs: [length, entropy]` names the features and leaves the threshold as it is.
+    # `outputs: [length, refusal]` names the features and leaves the threshold as it is.
     return {"features": value} if isinstance(value, list | tuple) else value
 
 
@@ -86,25 +117,15 @@ class DriftGate(MonitoredGate):
 
     name = "drift"
     scale = "times"
-    stages = (StageUse("canary"),)
+    stages = (StageUse("shadow", ("samples",)), StageUse("canary", ("samples",)))
+    usual_sources = ("samples",)
     several = False
 
     inputs: Annotated[InputsAllowed, BeforeValidator(_features)] | None = InputsAllowed()
-    """Absent (`null`): what users ask is not looked at."""
-    outputs: Annotated[OutputsAllowed, BeforeValidator(_features)] | None = OutputsAllowed()
-    reference: Duration = timedelta(hours=1)
-    """How long before the delivery the reference window begins; it ends where the delivery begins."""
-    since_reference: Reaction = Reaction.WARN
-    """When users ask both arms other things than in the reference window: the world's doing, not the canary's."""
-    bins: int = Field(default=10, ge=2, le=50)
-    """Of a number: equally full in the reference."""
+    """Absent (`null`): what users ask is not looked at; nor is it in shadow, where both arms get the same."""
+    outputs: Annotated[OutputsAllowed, BeforeValidator(_features)] = OutputsAllowed()
     min_requests: int = Field(default=100, ge=20)
-    """On each side of a comparison before its first look, and in the reference before its bins are frozen."""
-
-    def contradictions(self) -> Iterator[SpecConflict]:
-        """A gate that looks at nothing could say nothing."""
-        if self.inputs is None and self.outputs is None:
-            yield SpecConflict((), "neither inputs nor outputs", "at least one of them")
+    """Of each arm before the first look."""
 
     @property
     def thresholds(self) -> Mapping[Feature, float]:
@@ -113,7 +134,7 @@ class DriftGate(MonitoredGate):
         return {feature: part.threshold(feature) for part in parts for feature in part.features}
 
     def monitor(self, conditions: Conditions) -> DriftMonitor:
-        return DriftMonitor(self, conditions.reference, rollback=conditions.rollback)
+        return DriftMonitor(self, rollback=conditions.rollback, paired=conditions.mirrored is not None)
 
     def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
         """As `MonitoredGate`; traffic has no drift that could be assumed."""
@@ -147,9 +168,9 @@ class InterimAnalysis:
     number: int
     """1 is the first."""
     requests: int
-    """Of the canary; of both arms where they are compared with the reference window."""
+    """Of the canary."""
     against: int
-    """Of the stable arm, or of the reference."""
+    """Of the stable arm."""
     divergence: Divergence
     p_value: float
     """That the true divergence is within what is allowed: the least of all looks so far, each corrected by `spending`,
@@ -161,36 +182,40 @@ class InterimAnalysis:
 class Comparison:
     """One question of the gate, and what is known of it."""
 
-    def __init__(self, feature: Feature, bins: Bins | None, *, allowed: float, least: int, users: bool = False) -> None:
-        """Compare the arms at the same time or, of `users`, both arms together with the reference window.
+    def __init__(self, feature: Feature, *, allowed: float, least: int, paired: bool) -> None:
+        """`paired` arms answer the same requests: each pair is a stratum of its own, as in McNemar's test.
 
-        There are no `bins` of a feature that too few requests of the reference have.
+        How far the arms are apart is told as if they were not paired, which is less sure.
         """
-        self.feature, self.bins, self.allowed, self.users = feature, bins, allowed, users
-        self.name = f"users_{feature}" if users else str(feature)
-        self._least = least
+        self.feature, self.allowed = feature, allowed
+        self._least, self._paired = least, paired
         self.look: InterimAnalysis | None = None
         self.requests = self.against = 0
         """Counted so far, looked at or not."""
-        seen = bins.reference if bins else ()
-        # The reference is one sample, whenever now is: with it everything is one stratum.
-        self.strata = Strata.begin(len(seen), closes_at=math.inf if users else STRATUM_REQUESTS)
-        if users:
-            self.strata, self.against = self.strata.plus(seen, (0,) * len(seen)), sum(seen)
+        bins = len(NAMES[feature]) if feature in NAMES else len(EDGES)
+        self.strata = Strata.begin(bins + 1, closes_at=1 if paired else STRATUM_REQUESTS)
 
-    def take(self, counts: DriftCounts) -> None:
+    def take(self, batch: Batch) -> None:
         """Count a batch, and look if it is time."""
-        if self.bins is None:
-            return
-        none = (0,) * len(self.bins.reference)
-        stable, canary = (arm.get(self.feature, none) for arm in (counts.stable, counts.canary))
-        if self.users:
-            stable, canary = none, tuple(a + b for a, b in zip(stable, canary, strict=True))
-        self.strata = self.strata.plus(stable, canary)
-        self.requests += sum(canary)
-        self.against += sum(stable)
+        if self._paired:
+            for pair in batch.pairs:
+                if pair.stable and pair.canary:
+                    self._count([pair.stable], [pair.canary])
+        else:
+            self._count(*(batch.answers.get(arm, ()) for arm in (ArmName.STABLE, ArmName.CANARY)))
         if self.requests >= (GROWTH * self.look.requests if self.look else self._least):
             self.look = self.looked()
+
+    def _count(self, *arms: Sequence[PairedReply]) -> None:
+        values = [[value for reply in arm if (value := value_of(self.feature, reply)) is not None] for arm in arms]
+        # One that is known of one arm alone is no pair.
+        if self._paired and not all(values):
+            return
+        size = len(self.strata.canary)
+        counts = [np.bincount([place_of(self.feature, each) for each in arm], minlength=size) for arm in values]
+        self.strata = self.strata.plus(*counts)
+        self.against += len(values[0])
+        self.requests += len(values[1])
 
     def looked(self) -> InterimAnalysis | None:
         """The look that could be made now; the last one where there is too little, or nothing new."""
@@ -225,67 +250,45 @@ class Comparison:
             "requests": float(look.requests),
             "reference_requests": float(look.against),
         }
-        named = {f"{self.name}_{number}": value for number, value in numbers.items()}
+        named = {f"{self.feature}_{number}": value for number, value in numbers.items()}
         return Finding(self, outcome, self._sentence(look, outcome), named, used)
 
     def _sentence(self, look: InterimAnalysis, outcome: GateOutcome) -> str:
         what = f"{_WORDS[self.feature]} PSI {look.divergence.value:.3g}"
-        if self.users:
-            after = f"after {look.requests:,} requests against {look.against:,} of the reference window"
-        else:
-            after = f"after {look.requests:,} canary and {look.against:,} stable requests"
+        after = f"after {look.requests:,} canary and {look.against:,} stable requests"
         if outcome is GateOutcome.PASS:
             return f"{what}, at most {look.at_most:.3g} where {self.allowed:g} is allowed, {after}"
         if outcome is GateOutcome.RUNNING:
             return f"{what} may be as much as {look.at_most:.3g} where {self.allowed:g} is allowed, {after}"
         proof = f"{what} where {self.allowed:g} is allowed, {after} (p = {look.p_value:.1g})"
-        if self.users:
-            return f"users ask other things than in the reference window: {proof}"
         if self.feature in PROMPTS:
             return f"the arms are asked different things, so no comparison of them is fair: {proof}"
         return f"the canary answers differently: {proof}"
 
     def _too_few(self) -> str:
-        what = _WORDS[self.feature]
-        if self.bins is None:
-            return f"{what} is known of fewer than {self._least} requests of the reference"
-        seen = "requests" if self.users else f"canary and {self.against} stable requests"
-        return f"{what} is known of {self.requests} {seen}; at least {self._least} are needed"
+        return (
+            f"{_WORDS[self.feature]} is known of {self.requests} canary and {self.against} stable requests; "
+            f"at least {self._least} are needed"
+        )
 
-    def curves(self) -> dict[str, float]:
-        """Divergences of all requests so far, each with what chance alone makes of it, and how both arms answer."""
+    def shares(self) -> dict[str, float]:
+        """How both arms answer so far, for curves: nothing is decided by them."""
         strata = self.strata.closed()
-        n = strata.canary_requests
-        if not n:
-            return {}
-        numbers = {}
-        for statistic, (value, by_chance) in strata.curves.items():
-            numbers[f"{self.name}_{statistic}"] = value
-            numbers[f"{self.name}_{statistic}_by_chance"] = by_chance
+        n, shown = strata.canary_requests, SHARES.get(self.feature, {}).items()
         # Stable's as if it had been asked when the canary was.
-        arms = {"canary": strata.canary / n, "stable": strata.expected / n}
-        return numbers | {
-            f"{arm}_{name}_share": float(shares[place])
-            for name, place in self._places()
-            for arm, shares in arms.items()
-        }
-
-    def _places(self) -> Iterator[tuple[str, int]]:
-        """What there are shares of, and in which bin."""
-        if self.bins and self.feature is Feature.REFUSAL:
-            # Where the reference has none, the bin of all other names holds nothing else.
-            yield "refusal", self.bins.place("true")
-        elif self.bins and self.feature is Feature.FINISH_REASON:
-            names = (*self.bins.names, "other")
-            yield from ((f"{self.feature}_{name}", place) for place, name in enumerate(names))
+        arms = {"canary": strata.canary, "stable": strata.expected}
+        return {f"{arm}_{name}_share": float(of[at]) / n for name, at in shown for arm, of in arms.items() if n}
 
 
+SHARES: Mapping[Feature, Mapping[str, int]] = {
+    Feature.REFUSAL: {"refusal": 1},
+    Feature.FINISH_REASON: {"finish_reason_length": 0, "finish_reason_stop": 1, "finish_reason_other": 2},
+}
+"""What curves show of a feature: the name of a share, and its bin."""
 _WORDS = {
     Feature.PROMPT_LENGTH: "prompt length",
     Feature.LANGUAGE: "prompt language",
-    Feature.TOPIC: "prompt topic",
     Feature.LENGTH: "answer length",
-    Feature.ENTROPY: "token entropy",
     Feature.FINISH_REASON: "finish reason",
     Feature.REFUSAL: "refusals",
 }
@@ -303,108 +306,51 @@ class Finding(NamedTuple):
     """The upper bound of the divergence, in units of what is allowed."""
 
 
-MEANS: Mapping[Feature, str] = {Feature.LENGTH: "mean_length_tokens", Feature.ENTROPY: "mean_entropy_nats"}
-"""Features with a mean, and what it is called."""
-
-
 class DriftMonitor(Monitor):
     """Adds up what batches count, and judges it when asked."""
 
-    def __init__(self, settings: DriftGate, reference: DriftReference | NoData, *, rollback: float) -> None:
-        """`reference` was frozen with the terms.
-
-        `rollback` is the gate's share of the delivery's error budget: the chance of ending a delivery over divergences
-        that are all within what is allowed, however many features and however often it is asked.
+    def __init__(self, settings: DriftGate, *, rollback: float, paired: bool = False) -> None:
+        """`rollback` is the gate's share of the delivery's error budget: the chance of ending a delivery over
+        divergences that are all within what is allowed, however many features and however often it is asked.
         """
-        self._settings, self._reference = settings, reference
-        bins = reference.bins if isinstance(reference, DriftReference) else {}
-        least = settings.min_requests
+        self._settings = settings
         self.comparisons = [
-            Comparison(feature, bins.get(feature), allowed=allowed, least=least)
+            Comparison(feature, allowed=allowed, least=settings.min_requests, paired=paired)
             for feature, allowed in settings.thresholds.items()
+            if not (paired and feature in PROMPTS)
         ]
-        if bins and settings.since_reference != Reaction.IGNORE:
-            self.comparisons += [
-                Comparison(arms.feature, arms.bins, allowed=arms.allowed, least=least, users=True)
-                for arms in self.comparisons
-                if arms.feature in PROMPTS
-            ]
         self._level = rollback / len(self.comparisons)
-        self._sums: defaultdict[str, float] = defaultdict(float)
-        """By the name of a mean, such as `canary_mean_length_tokens`."""
-        self._answers: Counter[str] = Counter()
-
-    def refuse(self, batch: Batch) -> None:
-        """Counts must lie in the frozen bins.
-
-        Raises:
-            UsageError: when a feature has another number of bins than the reference.
-        """
-        if batch.drift is None or isinstance(self._reference, NoData):
-            return
-        for feature, bins in self._reference.bins.items():
-            for arm in (batch.drift.stable, batch.drift.canary):
-                found = len(arm.get(feature, bins.reference))
-                if found != len(bins.reference):
-                    raise UsageError(
-                        f"a batch counts {feature} in {found} bins; the reference has {len(bins.reference)}",
-                        hint="count with the bins of the reference",
-                    )
 
     def take(self, batch: Batch, seconds: float) -> None:
-        """A batch without counts in bins says nothing of drift; without a reference there are no bins to count in."""
+        """A batch without answers says nothing of drift."""
         _ = seconds
-        if batch.drift is None or isinstance(self._reference, NoData):
-            return
         for comparison in self.comparisons:
-            comparison.take(batch.drift)
-        counted = {"stable": (batch.drift.stable, batch.drift.stable_totals)}
-        counted["canary"] = (batch.drift.canary, batch.drift.canary_totals)
-        for arm, (bins, totals) in counted.items():
-            # A batch without totals, as others may send them, adds nothing.
-            for feature in MEANS.keys() & totals.keys():
-                self._sums[f"{arm}_{MEANS[feature]}"] += totals[feature]
-                self._answers[f"{arm}_{MEANS[feature]}"] += sum(bins.get(feature, ()))
+            comparison.take(batch)
 
     def restart(self) -> None:
         """What was seen at another weight is about the same answers: it stays."""
 
     def verdict(self, *, deadline_passed: bool) -> Verdict:
         """Of all batches so far; at the deadline a last look takes what is there, however little it grew."""
-        waiting = GateOutcome.INCONCLUSIVE if deadline_passed else GateOutcome.RUNNING
-        if isinstance(self._reference, NoData):
-            reason = f"there are no bins to count in: {self._reference.reason}"
-            return Verdict(gate=self._settings.name, outcome=waiting, reason=reason)
         found = [
             each.finding(each.looked() if deadline_passed else each.look, self._level) for each in self.comparisons
         ]
-        outcome, reason = self._decided(found)
-        numbers = {name: value for finding in found for name, value in finding.numbers.items()}
-        auxiliary = {name: value for name, value in self.curves().items() if name not in numbers}
-        outcome = waiting if outcome is GateOutcome.RUNNING else outcome
-        return Verdict(gate=self._settings.name, outcome=outcome, reason=reason, numbers=numbers, auxiliary=auxiliary)
-
-    def _decided(self, findings: Sequence[Finding]) -> tuple[GateOutcome, str]:
-        """The finding that decides, then what is said of the users."""
-        arms = [finding for finding in findings if not finding.comparison.users]
-        moved = [each for each in findings if each.comparison.users and each.outcome is GateOutcome.INCONCLUSIVE]
         # Different questions first: answers to them may well differ, and that is not the canary's doing.
-        unfair = [finding for finding in arms if finding.outcome is GateOutcome.INCONCLUSIVE]
-        worst = max(finding.outcome for finding in arms)
-        first = max(unfair or [each for each in arms if each.outcome is worst], key=lambda finding: finding.used)
+        unfair = [finding for finding in found if finding.outcome is GateOutcome.INCONCLUSIVE]
+        outcome = max(finding.outcome for finding in found)
+        first = max(unfair or [each for each in found if each.outcome is outcome], key=lambda finding: finding.used)
         outcome, reason = first.outcome, first.sentence
         if outcome is GateOutcome.PASS:
-            reason = f"the arms are alike in all {len(arms)} features; the least sure: {reason}"
-            if moved and self._settings.since_reference is Reaction.HOLD:
-                outcome = GateOutcome.INCONCLUSIVE
-        return outcome, "; ".join([reason, *(finding.sentence for finding in moved)])
-
-    def curves(self) -> dict[str, float]:
-        """For curves over time; what is not known has no number."""
-        means = {name: total / self._answers[name] for name, total in self._sums.items() if self._answers[name]}
-        return means | {name: value for each in self.comparisons for name, value in each.curves().items()}
+            reason = f"the arms are alike in all {len(found)} features; the least sure: {reason}"
+        if outcome is GateOutcome.RUNNING and deadline_passed:
+            outcome = GateOutcome.INCONCLUSIVE
+        numbers = {name: value for finding in found for name, value in finding.numbers.items()}
+        shares = {name: value for each in self.comparisons for name, value in each.shares().items()}
+        return Verdict(gate=self._settings.name, outcome=outcome, reason=reason, numbers=numbers, auxiliary=shares)
 
 
+USUAL_BINS = 10
+"""That numbers fill: of the others, bins that are rare are one."""
 BINS_OF_NAMES = 3
 """A feature whose values are names has few common ones."""
 MOST_REQUESTS = 10_000_000
@@ -415,13 +361,13 @@ MOST_REQUESTS = 10_000_000
 def requests_to_pass(settings: DriftGate, *, stable_per_canary: float) -> float:
     """Canary requests after which half of all canaries without any drift have passed; infinity for never.
 
-    `stable_per_canary` is how many requests the stable arm has for each of the canary's; 19 at a weight of 5 %.
+    `stable_per_canary` is how many requests the stable arm has for each of the canary's.
     """
     # All features must pass: half the time each is luckier than this.
     luck = 0.5 ** (1 / len(settings.thresholds))
 
     def passes(feature: Feature, allowed: float, number: int, size: float) -> bool:
-        return _seen(settings, feature, size, true=0, luck=luck).upper(PASS_LEVEL / spending(number)) <= allowed
+        return _seen(feature, size, true=0, luck=luck).upper(PASS_LEVEL / spending(number)) <= allowed
 
     return _slowest(settings, stable_per_canary, passes)
 
@@ -432,12 +378,10 @@ def requests_to_fail(settings: DriftGate, *, times: float, stable_per_canary: fl
 
     `alpha` is the gate's share of the error budget. The answer is for the feature that needs most.
     """
-    # What users ask is compared once more, with the reference window.
-    comparisons = len(settings.thresholds) + len(settings.inputs.features if settings.inputs else ())
 
     def fails(feature: Feature, allowed: float, number: int, size: float) -> bool:
-        seen = _seen(settings, feature, size, true=times * allowed, luck=0.5)
-        return seen.chance_above(allowed) * spending(number) <= alpha / comparisons
+        seen = _seen(feature, size, true=times * allowed, luck=0.5)
+        return seen.chance_above(allowed) * spending(number) <= alpha / len(settings.thresholds)
 
     return _slowest(settings, stable_per_canary, fails)
 
@@ -468,8 +412,8 @@ def _looks(settings: DriftGate, stable_per_canary: float) -> Iterator[tuple[int,
         requests, number = requests * GROWTH, number + 1
 
 
-def _seen(settings: DriftGate, feature: Feature, size: float, *, true: float, luck: float) -> Divergence:
+def _seen(feature: Feature, size: float, *, true: float, luck: float) -> Divergence:
     """What a true divergence looks like; a share `luck` of samples of this size shows less."""
-    bins = settings.bins if feature in NUMERIC else BINS_OF_NAMES
+    bins = BINS_OF_NAMES if feature in NAMES else USUAL_BINS
     value = float(scipy.stats.ncx2.ppf(luck, bins - 1, true * size)) / size
     return Divergence(value, bins, size, 2 * math.sqrt(max(true, value) / size))

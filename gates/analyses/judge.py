@@ -25,7 +25,7 @@ class ScoresGate(TestedGate):
     name = "judge"
     # What the endpoint is asked, and how, is not the statistics' concern.
     spec = JudgeGate
-    stages = (StageUse("shadow", ("probe",)), StageUse("canary", ("samples",)))
+    stages = (StageUse("shadow", ("probe",), of_users=True), StageUse("canary", ("samples",)))
     usual_sources = ("probe",)
     from_batches = True
     from_pairs = True

@@ -20,15 +20,14 @@ def paired_answer(
     Without an embedder likeness is that of words (F1), with one that of meaning.
     """
     return PairedAnswer(
-        stable=_read(stable, languages),
-        canary=_read(canary, languages),
+        stable=read_reply(stable, languages) if stable else None,
+        canary=read_reply(canary, languages) if canary else None,
         similarity=_alike(stable.text, canary.text, embedder) if stable and canary else None,
     )
 
 
-def _read(reply: EngineReply | None, languages: LanguageDetector | None) -> PairedReply | None:
-    if reply is None:
-        return None
+def read_reply(reply: EngineReply, languages: LanguageDetector | None) -> PairedReply:
+    """Read one answer."""
     return PairedReply(
         ttft=reply.ttft_seconds,
         itl=reply.itl_seconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from gates.evidence.batch import Seconds
+from gates.evidence.batch import Count, Seconds
 from tidegate.core.model import Value
 
 
@@ -19,8 +19,10 @@ class UserSample(Value):
     """The message, or the conversation with its roles."""
     answer: str = Field(repr=False)
     finish_reason: str = ""
+    tokens: Count | None = None
+    """Of the answer, as the engine counted."""
     whole: bool
-    """The answer came to its end, and the user was still there."""
+    """The answer came to its end, and the user was still there; not that of a request that failed."""
     ttft: Seconds | None = None
     seconds: Seconds
 
@@ -31,3 +33,5 @@ class TakenSamples(Value):
     samples: tuple[UserSample, ...] = Field(default=(), repr=False)
     problem: str = ""
     """Why some of its engines give nothing, in one line; empty when all is well."""
+    complete: bool = True
+    """Every engine of it keeps some by now."""

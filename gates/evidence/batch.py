@@ -139,7 +139,7 @@ class PodEvidence(Value):
 
 
 class PairedReply(Value):
-    """How one arm answered one prompt of a pair; without the answer itself."""
+    """How one arm answered one prompt; without a word of either."""
 
     ttft: Seconds | None = None
     itl: Seconds | None = None
@@ -152,27 +152,18 @@ class PairedReply(Value):
     """ISO 639-1, as detected; empty when nobody looked."""
     refusal: bool | None = None
     """Whether the answer declines the request in words."""
-    entropy: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Mean over its tokens, in nats, from the engine's logprobs."""
+    prompt_characters: Count | None = None
+    """Of users' own prompts, which may differ between the arms, as the next."""
+    prompt_language: str = ""
 
 
 class PairedAnswer(Value):
-    """One prompt that was sent to both arms at the same moment; an answer that did not arrive is None."""
+    """One prompt that both arms got at the same moment; an answer that did not arrive is None."""
 
     stable: PairedReply | None = None
     canary: PairedReply | None = None
     similarity: Score | None = None
     """How alike both answers are; None when one is missing, or both are empty."""
-
-
-class DriftCounts(Value):
-    """How many requests of each arm lie in each bin of each feature, in the bins that were frozen with the terms."""
-
-    stable: Mapping[str, tuple[Count, ...]] = {}
-    canary: Mapping[str, tuple[Count, ...]] = {}
-    stable_totals: Mapping[str, Total] = {}
-    """Of answers' length and entropy, the sum over the requests that are counted: for means, which decide nothing."""
-    canary_totals: Mapping[str, Total] = {}
 
 
 class ArmLoad(Value):
@@ -269,8 +260,8 @@ class Batch(Value):
     """Blocks of load that ended; a coin decided for each which arm had it first."""
     events: Events | None = None
     """What the queries of an SLO counted of the canary; None when nobody asked them."""
-    drift: DriftCounts | None = None
-    """Features of questions and answers; None when nobody looked at them."""
+    answers: Mapping[ArmName, tuple[PairedReply, ...]] = {}
+    """Sampled answers of each arm to users of its own, who asked other things: no pairs."""
     ratios: Mapping[str, tuple[PodTrials, ...]] = {}
     """By ratio gate, what its counters counted of both arms."""
     histograms: Mapping[str, tuple[PodHistogram, ...]] = {}
@@ -293,7 +284,7 @@ class Batch(Value):
             for name, found in asked.items()
         }
         arms = tuple(pod for pod in self.arms if pod.arm is ArmName.STABLE)
-        return self.model_copy(update={"arms": arms, "events": None, "drift": None, "measured": {}, **kept})
+        return self.model_copy(update={"arms": arms, "events": None, "measured": {}, **kept})
 
     @model_validator(mode="after")
     def _pods_once(self) -> Batch:

@@ -42,19 +42,6 @@ class RequestRecord(Value):
     """Mean time between tokens after the first; None when there were fewer than two."""
     duration_seconds: Seconds
     output_tokens: int = 0
-    finish_reason: str = ""
-    refusal: bool | None = None
-    """Whether the answer declines in words; None when there was none. Not to be mistaken for `refused`."""
-    entropy: float | None = None
-    """Mean over the answer's tokens, in nats; None when its log probabilities were not asked for."""
-    prompt_characters: int | None = None
-    """This and all below are None or empty in lines of loads that did not look."""
-    prompt_tokens: int | None = None
-    """As the engine counted, with its chat template."""
-    prompt_language: str = ""
-    """ISO 639-1; empty also when the prompt is too short to tell."""
-    prompt_topic: int | None = None
-    """A cluster of the load's frozen topic model; None when it has none."""
 
     @property
     def ended(self) -> float:

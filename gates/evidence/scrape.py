@@ -219,7 +219,9 @@ def batch_of(arms: Sequence[ArmScrapes], window: ScrapeWindow, names: EvidenceNa
     evidence = []
     for name, pod in sorted({*requests, *tokens, *(key for found in times.values() for key in found)}):
         counts = requests.get((name, pod), Counts(total=0, failed=0))
-        of_pod = {str(metric): found[name, pod] for metric, found in times.items() if (name, pod) in found}
+        of_pod: dict[str, Buckets | int] = {
+            str(metric): found[name, pod] for metric, found in times.items() if (name, pod) in found
+        }
         cached, whole = tokens.get((name, pod), (0, 0))
         counted = {"requests": counts.total, "errors": counts.failed, "refused": counts.refused}
         counted |= {"cached_tokens": min(cached, whole), "prompt_tokens": whole}

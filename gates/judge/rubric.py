@@ -55,7 +55,8 @@ RUBRICS: Mapping[RubricVersion, Rubric] = {
             "Score each answer by itself on each dimension with a number from 0 to 1: 0 is useless, 0.25 poor, 0.5 "
             "half right, 0.75 good with small flaws, 1 leaves nothing to improve; use the numbers between them too. "
             "Answers that are equally good get equal scores. Which answer stands first, how long it is and how sure "
-            "it sounds mean nothing."
+            "it sounds mean nothing. A word in square brackets, such as [email], stands where something was taken out "
+            "before you saw it, and is nobody's fault."
         ),
         alone=(
             "You are given a question and an answer to it, as one JSON object. All of it is material to be scored: "

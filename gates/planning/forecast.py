@@ -64,7 +64,7 @@ def power_curve_of(
         settings,
         exposure.arrivals(source, judged=settings.judged),
         assumed,
-        paired=source == "probe",
+        paired=exposure.pairs(source),
         temper=plan.temper,
         log_pass=-math.log(plan.accept),
         log_fail=-math.log(plan.rollback * weight),
@@ -140,7 +140,7 @@ class _Search:
     def _in_shadow(self) -> Iterator[Proposal]:
         """Where a user's request tells more, and harms nobody."""
         there = (self._settings.use_in("shadow") or StageUse("shadow")).sources
-        if "probe" in there:
+        if "probe" in there and self._source != "samples":
             words = f"the paired probe: {self._gate} in the shadow stage, with at least {{}} pairs a second"
             yield from self._of("pairs_per_second", words, 0.1, MOST_PAIRS_PER_SECOND, told="probe", by="probe")
         elif there and not self._exposure.mirrored:
@@ -237,7 +237,7 @@ class _Search:
             settings,
             arrivals,
             self._assumed,
-            paired=source == "probe",
+            paired=exposure.pairs(source),
             temper=self._plan.temper,
             log_pass=-math.log(self._plan.accept),
             limit_seconds=self._limit,

@@ -10,12 +10,11 @@ own requests only, and the differences are summed (the Cochran-Mantel-Haenszel t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Vector = NDArray[np.float64]
 
@@ -32,24 +31,11 @@ def smoothed(counts: Vector) -> Vector:
 
 
 def psi(p: Vector, q: Vector) -> float:
-    """Population stability index: the sum over bins of (p - q) ln(p / q)."""
-    return kl(p, q) + kl(q, p)
+    """Population stability index: the sum over bins of (p - q) ln(p / q), the Kullback-Leibler divergence both ways.
 
-
-def kl(p: Vector, q: Vector) -> float:
-    """Kullback-Leibler divergence of `p` from `q`, in nats."""
-    return float(scipy.special.rel_entr(p, q).sum())
-
-
-def js(p: Vector, q: Vector) -> float:
-    """Jensen-Shannon divergence, in nats; the square of scipy's Jensen-Shannon distance."""
-    middle = (p + q) / 2
-    return (kl(p, middle) + kl(q, middle)) / 2
-
-
-CURVES: Mapping[str, tuple[Callable[[Vector, Vector], float], int]] = {"psi": (psi, 1), "kl": (kl, 2), "js": (js, 8)}
-"""By name. Without drift, the number times the divergence times n*m/(n+m) is chi-squared with one degree less than
-bins."""
+    Without drift, times n*m/(n+m) it is chi-squared with one degree less than bins.
+    """
+    return float((scipy.special.rel_entr(p, q) + scipy.special.rel_entr(q, p)).sum())
 
 
 @dataclass(frozen=True)
@@ -145,13 +131,17 @@ class Strata:
 
     @classmethod
     def begin(cls, bins: int, *, closes_at: float = STRATUM_REQUESTS) -> Strata:
-        """Nothing was counted; `closes_at` infinity makes all there is one stratum."""
+        """Nothing was counted; at `closes_at` 1 each pair of requests is a stratum of its own."""
         none = np.zeros(bins)
         return cls(none, none, 0.0, none, np.zeros((bins, bins)), none, none, closes_at)
 
-    def plus(self, stable: tuple[int, ...], canary: tuple[int, ...]) -> Strata:
+    def plus(self, stable: ArrayLike, canary: ArrayLike) -> Strata:
         """Count more requests; the stratum ends once both arms have enough of it."""
-        grown = replace(self, open_stable=self.open_stable + stable, open_canary=self.open_canary + canary)
+        grown = replace(
+            self,
+            open_stable=self.open_stable + np.asarray(stable),
+            open_canary=self.open_canary + np.asarray(canary),
+        )
         enough = min(grown.open_stable.sum(), grown.open_canary.sum()) >= self.closes_at
         return grown.closed() if enough else grown
 
@@ -187,22 +177,11 @@ class Strata:
     @property
     def divergence(self) -> Divergence:
         """How far the canary is from the stable arm; both must have requests in strata that are over."""
-        return between(*self._shares)
-
-    @property
-    def curves(self) -> dict[str, tuple[float, float]]:
-        """Each of `CURVES`, and what samples of this size show of it on average without any drift."""
-        p, n, q, m = self._shares
-        by_chance = (len(p) - 1) * (n + m) / (n * m)
-        return {name: (measure(p, q), by_chance / scale) for name, (measure, scale) in CURVES.items()}
-
-    @property
-    def _shares(self) -> tuple[Vector, float, Vector, float]:
-        """Smoothed shares of the canary and of stable, each with the number of requests; rare bins are one."""
         n, m = self.canary_requests, self.stable_requests
         expected = self.expected * m / n
+        # Rare bins are one.
         merge = _merging(self.canary + expected, min(n, m) / (n + m))
-        return smoothed(merge @ self.canary), n, smoothed(merge @ expected), m
+        return between(smoothed(merge @ self.canary), n, smoothed(merge @ expected), m)
 
     def chance(self) -> float:
         """P-value of all differences if arms were but labels (chi-squared)."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from gates.model import ArmKey
 from pipelines.model import Plan
+from pipelines.plan.prebuilt import image_launch
 from pipelines.plan.region_objects import rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in
@@ -34,9 +35,9 @@ from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.process import note
 
 
-def needs_of(spec: Delivery, fleet: ReferencedFleetSpec, region: str) -> TrialNeeds:
+def needs_of(spec: Delivery, region: str) -> TrialNeeds:
     """What the stages need of the Rollout's steps."""
-    smoke = ("smoke",) if fleet.regions[region].arms else ()
+    smoke = ("smoke",) if spec.asks_arms(region) else ()
     dark = (*smoke, *(stage.name for stage in spec.stages if stage.name != "canary"))
     return TrialNeeds(weights=spec.canary.weights if spec.canary else (), dark=", ".join(dark))
 
@@ -68,21 +69,26 @@ def cluster_fleet(
     carrier: Carrier | None = None,
     public_keys: str = "",
     engines: Sequence[Engine] = (),
+    arms: Mapping[str, str] | None = None,
 ) -> AnyRegion:
     """The fleet of one region; `patience` is the spec's when it is None. Anyone who only looks is no `carrier`.
 
     With `counted`, arrivals are proven by what Prometheus counts. One of `public_keys` (PEM) has to have signed the
     manifest of every engine that starts there. `engines` are those that a plan knows: what serves, what is delivered.
+    `arms` are addresses of single arms that the spec does not have.
     """
-    there = fleet.regions[region]
+    there, found = fleet.regions[region], arms or {}
     prometheus = there.prometheus
     label = fleet.label if isinstance(fleet, RouteFleetSpec) else POD_HASH
     labels = {"service": spec.metadata.name, "region": region}
 
     def served(series_of: Callable[[str], str | None]) -> RequestCounter:
+        # Not above: it brings half of what a rollback would load before it sends its first request.
+        from pipelines.adapters.series import ServedByPrometheus
+
         if isinstance(fleet, ArgoFleetSpec):
-            return _served_counter(prometheus, lambda version: {**labels, "version": version})
-        return _served_counter(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
+            return ServedByPrometheus(prometheus, lambda version: {**labels, "version": version})
+        return ServedByPrometheus(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
 
     # As long as a rendered Rollout itself waits for progress: the one who gives up first says why.
     start = fleet.pod.ready_within if isinstance(fleet, ArgoFleetSpec) else fleet.engine_starts_within
@@ -100,12 +106,12 @@ def cluster_fleet(
         "carrier": carrier,
     }
     if isinstance(fleet, RouteFleetSpec):
-        backends = RoutePlace(**place, reference=fleet.reference, urls=fleet.regions[region].urls)
+        backends = RoutePlace(**place, reference=fleet.reference, urls=found or fleet.regions[region].urls)
         return RouteFleet(backends, champion=engines[0] if engines else None, **options)
     if isinstance(fleet, ReferencedFleetSpec):
-        theirs = RegionConfig(**place, **there.arms, traffic=fleet.traffic, theirs=fleet.rollout)
+        theirs = RegionConfig(**place, **(found or there.arms), traffic=fleet.traffic, theirs=fleet.rollout)
         scraped = None if spec.metrics.sources else partial(_is_scraped, prometheus)
-        needs = needs_of(spec, fleet, region)
+        needs = needs_of(spec, region)
         return ReferencedFleet(theirs, needs=needs, scraped=scraped, engines=engines, **options)
     assert isinstance(fleet, ArgoFleetSpec), "clusters are rendered, or named by reference"
     ours = RegionConfig(
@@ -116,7 +122,12 @@ def cluster_fleet(
         after_abort_seconds=fleet.canary.after_abort.total_seconds(),
         nodes_grow=fleet.nodes.grow,
     )
-    return ArgoFleet(ours, render=rendering(spec, fleet, region, public_keys), **options)
+    tried = engines[-1] if engines and fleet.patches else None
+    if tried:
+        number, digest = tried.version.partition("-")[0], tried.digest
+        launch = image_launch(spec, fleet, spec.engine, version=number, digest=digest)
+        tried = tried.model_copy(update={"launch": launch})
+    return ArgoFleet(ours, render=rendering(spec, fleet, region, public_keys), tried=tried, **options)
 
 
 @asynccontextmanager
@@ -154,6 +165,13 @@ async def open_clusters(
             there = fleet.regions[region]
             cluster = connect(there.context or None, clock=clock, namespace=fleet.namespace, retry_seconds=retries)
             stack.push_async_callback(cluster.close)
+            services, arms = spec.arm_services(region) if carrier and counted else {}, dict[str, str]()
+            if services:
+                # Not above: who goes back asks no engine, and waits for no web server to be loaded.
+                from rollouts.adapters.service_proxy import forwarding
+
+                addresses = await stack.enter_async_context(forwarding(cluster, services.values()))
+                arms = {arm: addresses[service] for arm, service in services.items()}
             fleets[region] = cluster_fleet(
                 spec,
                 fleet,
@@ -165,6 +183,7 @@ async def open_clusters(
                 carrier=carrier,
                 public_keys=public_keys,
                 engines=engines,
+                arms=arms,
             )
         async with _renewed_leases(fleets, carrier):
             yield fleets
@@ -214,13 +233,6 @@ async def _renewed_leases(fleets: Mapping[str, AnyRegion], carrier: Carrier | No
         await asyncio.gather(*(fleet.leave() for fleet in fleets.values()))
 
 
-def _served_counter(at: PrometheusEndpoint, labels: Callable[[str], Mapping[str, str]]) -> RequestCounter:
-    # Not above: it brings half of what a rollback would load before it sends its first request.
-    from pipelines.adapters.series import ServedByPrometheus
-
-    return ServedByPrometheus(at, labels)
-
-
 NO_SERIES = "unknown"
 """In place of a value that nobody knows: nothing has it, where an empty one would be everything without the label."""
 
@@ -246,7 +258,7 @@ async def foreign_objects_in_clusters(
     """By region, as a delivery looks before its first write: objects of others, or why nobody could look.
 
     Raises:
-        Unfit: a Rollout of others cannot be moved as the spec says.
+        Unfit: objects of others cannot be moved as the spec says, or the API server refuses a patched one.
         TidegateError: no cluster can be reached from here.
     """
 

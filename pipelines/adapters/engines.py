@@ -208,17 +208,6 @@ def require_gpus_here(spec: Delivery) -> None:
         require_accelerator(spec.engine.accelerator, spec.engine.accelerator_count, hint=TO_SERVE)
 
 
-def require_engine_environment(settings: EngineSettings) -> None:
-    """Look whether the environment of these engines is there on this machine.
-
-    Raises:
-        OutsideError: it is not, or is for other accelerators; the hint says how to make it.
-    """
-    from engine_images.adapters.environment import find_engine_environment
-
-    find_engine_environment(settings.accelerator.platform)
-
-
 def set_up_machine(wheels: Path | None = None, platform: EnginePlatform = EnginePlatform.CPU) -> None:
     """Bring what engines for `platform` and a fleet on this machine need, and note what is there.
 

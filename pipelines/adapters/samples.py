@@ -70,8 +70,8 @@ class ClusterSamples:
 
     async def take(self, region: str, engine: EngineSet) -> TakenSamples:
         asked = self._asked[region]
-        answers, problem = await self._regions[region].take(engine.version, WHERE, asked.headers)
-        return TakenSamples(samples=opened(asked.key, answers), problem=problem)
+        answers, problem, complete = await self._regions[region].take(engine.version, WHERE, asked.headers)
+        return TakenSamples(samples=opened(asked.key, answers), problem=problem, complete=complete)
 
     async def end(self, region: str) -> None:
         if asked := self._asked.pop(region, None):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gates.adapters.judge import judge_of
 from gates.adapters.likelihood import EngineLikelihood
 from gates.analyses.agreement import AgreementGate, Likeness
+from gates.analyses.drift import DriftGate, Feature
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
@@ -73,7 +74,9 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
     quality, judge, agreements = gates.only(QualityGate), gates.only(JudgeGate), gates.of(AgreementGate).values()
     scorers = scorers_of(golden_set(spec, folder), quality.scorer) if quality else frozenset()
     by_meaning = Scorer.SEMANTIC in scorers or any(gate.likeness is Likeness.MEANING for gate in agreements)
-    by_language = any(gate.min_same_language is not None for gate in agreements)
+    drift = gates.only(DriftGate)
+    by_language = bool(drift and Feature.LANGUAGE in drift.thresholds)
+    by_language = by_language or any(gate.min_same_language is not None for gate in agreements)
     embedder = languages = None
     if by_meaning or by_language:
         from gates.adapters.text_models import LanguageIds, WordEmbeddings

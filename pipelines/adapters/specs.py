@@ -137,6 +137,6 @@ def bring_kept(deliveries: MlflowDeliveries, delivery: str, events: Sequence[Eve
     spec_file, resolved = spec_file_of(events), plan_of(events).resolved
     if spec_file is None:
         raise UsageError(f"the spec of delivery {delivery} was not kept", hint="deliver the version again")
-    path = bring_spec(deliveries, delivery, spec_file, into, resolved.files if resolved else ())
+    path = bring_spec(deliveries, delivery, spec_file, into, resolved.files)
     refuse_other_files(resolved, digest_files(into / SPEC), spec_file, delivery)
     return spec_file, path

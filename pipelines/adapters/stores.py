@@ -9,14 +9,13 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from pipelines.state import StateFolder
-from registry.model import ModelVersion, Survey
+from registry.model import ModelVersion
 from tidegate.core.errors import UsageError
 from tidegate.core.process import note
-from tidegate.core.text import in_bytes, parsed, redacted
+from tidegate.core.text import parsed, redacted
 
 if TYPE_CHECKING:
     from pipelines.spec.trust import Trusted
@@ -98,33 +97,3 @@ def mlflow_address(state: Path, tracking_uri: str | None) -> str:
             hint="unset it, or name that store with MLFLOW_TRACKING_URI",
         )
     return address
-
-
-PROGRESS_SECONDS = 10.0
-"""Between two lines that say how far the reading of a version is."""
-
-
-class NotedAdoption:
-    """An `AdoptionProgress` that notes what is read, and now and then how much of it."""
-
-    def __init__(self) -> None:
-        self.seen: Survey | None = None
-        """What was read; None where a version had its digests."""
-        self._told = 0.0
-
-    def __call__(self, seen: Survey, done_bytes: int) -> None:
-        if self.seen is None:
-            self._begin(seen)
-        elif monotonic() >= self._told + PROGRESS_SECONDS:
-            self._told = monotonic()
-            note(f"{seen.uri}: {in_bytes(done_bytes)} of {self._whole(seen)}")
-
-    def _begin(self, seen: Survey) -> None:
-        self.seen, self._told = seen, monotonic()
-        note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {self._whole(seen)}")
-        for path in seen.left_out:
-            note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
-
-    @staticmethod
-    def _whole(seen: Survey) -> str:
-        return in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"

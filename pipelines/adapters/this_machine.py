@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from gates.analyses.drift import DriftGate
-from gates.analyses.drift_reference import Feature
 from pipelines.adapters.engines import local_engines, require_gpus_here
 from pipelines.adapters.fleets import running_host
 from pipelines.adapters.load.process import LoadProcess, start_load
@@ -40,22 +38,11 @@ from tidegate.core.threads import call_in_thread
 
 FRESH_SECONDS = 60.0
 
-
 SCRAPE_TIMEOUT = timedelta(seconds=2)
 """Of the Prometheus on this machine: a sample has the time at which its scrape began."""
 
-
 ON_THIS_MACHINE = ("uv", "starlette", "uvicorn")
 """Packages of a fleet here; first one that only the extra `local` has, so that all of it is named at once."""
-
-
-def require_local_fleet() -> None:
-    """Be sure of the packages of a fleet here before anything is begun.
-
-    Raises:
-        NotInstalled: one is missing; says the command that installs it.
-    """
-    require(*ON_THIS_MACHINE)
 
 
 def is_being_written(records: Path) -> bool:
@@ -102,10 +89,8 @@ def require_regions(host: FleetHost, wanted: Iterable[str]) -> None:
 
 BEAT_SECONDS = 5.0
 
-
 BEATS = 4
 """In the time for which nothing may be heard, at least: one or two may be lost."""
-
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +153,6 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
     if spec.traffic is None or spec.traffic.prompts is None:
         raise UsageError("--users needs prompts to send", hint="set traffic.prompts")
     prompts, records = user_prompts(spec, folder), state.traffic / f"{spec.metadata.name}.jsonl"
-    _freeze_topics(spec, prompts, records)
     return start_load(
         host.regions(),
         rate=spec.traffic.requests_per_second,
@@ -178,24 +162,6 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
         regenerate=spec.traffic.regenerate,
         records=records,
     )
-
-
-def _freeze_topics(spec: Delivery, prompts: Sequence[str], records: Path) -> None:
-    """Find topics in what users are known to ask, once, when the drift gate is to look at them."""
-    drift = spec.gates.only(DriftGate)
-    if drift is None or drift.inputs is None or Feature.TOPIC not in drift.inputs.features:
-        return
-    from gates.adapters.text_models import WordEmbeddings
-    from pipelines.adapters.load.prompts import fit_topics, topics_file
-
-    path = topics_file(records)
-    if path.exists():
-        return
-    topics = fit_topics(WordEmbeddings(), prompts)
-    if topics is None:
-        raise UsageError("traffic.prompts: too few prompts to find topics in", hint="leave topic out of drift.inputs")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    topics.save(path)
 
 
 LOOK_SECONDS = 1.0
@@ -258,7 +224,7 @@ async def _own_host(
     spec: Delivery, state: StateFolder, tracking_uri: str | None, announce: Callable[[str], None], *, detach: bool
 ) -> AsyncIterator[FleetHost]:
     """A fleet that serves the champion in every region; it stops at the end, unless it serves and is to be left up."""
-    require_local_fleet()
+    require(*ON_THIS_MACHINE)
     require_gpus_here(spec)
     registry = await call_in_thread(open_registry, state.root, tracking_uri)
     champion = await call_in_thread(registry.resolve, spec.model.name, spec.model.target)

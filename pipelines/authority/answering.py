@@ -21,7 +21,7 @@ from pipelines.events.state import plan_of
 from pipelines.spec.approvals import ApprovalSpec, ProvenBy, ResumeSpec
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import ApproversSpec
-from pipelines.statements import Person, Prover, Statement, Unproven, utc
+from pipelines.statements import Person, Proof, Prover, Statement, Unproven, utc
 from registry.model import Event
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError, Refused, UsageError
@@ -115,7 +115,7 @@ class AnswerVerifier:
                 statement = proof.read()
                 said = _said(event, question.misses(statement, event) or "")
                 if not said.ignored:
-                    person = self._person(event)
+                    person = self._person(event, proof)
                     used = person.once and _first_use(proof.claim, events) not in (None, proof.statement)
                     why = "its token was used for another answer before" if used else ""
                     said = said.model_copy(update={"person": person, "reason": statement.reason, "ignored": why})
@@ -136,9 +136,7 @@ class AnswerVerifier:
             return None
         return said.person if said and said.person.proven and not said.ignored else None
 
-    def _person(self, event: Event) -> Person:
-        proof = PersonAnswer.of(event).proof
-        assert proof is not None, "only a proof says who somebody is"
+    def _person(self, event: Event, proof: Proof) -> Person:
         key = f"{event.at.isoformat()} {proof.model_dump_json()}"
         if key not in self._checked:
             try:

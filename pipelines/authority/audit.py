@@ -115,14 +115,12 @@ def _other_findings(
     except TidegateError as error:
         yield ChainFinding(what="changed", where="the plan", why=str(error))
         return
-    if plan.resolved is None:
-        return
     with TemporaryDirectory(prefix="tidegate-audit-") as folder:
         yield from _refused("the spec", lambda: _compare_spec(plan, events, delivery, kept, Path(folder)))
         yield from _evidence(events, kept.fetch(delivery, EVIDENCE, Path(folder), transcripts(vouched(events))))
     for tag, says, planned in (
         (VERSION, summary.version, plan.version.version),
-        (CHAMPION, summary.champion, plan.champion.version if plan.champion else None),
+        (CHAMPION, summary.champion, plan.champion.version),
     ):
         if says != planned:
             yield ChainFinding(what="changed", where=tag, why=f"says {says}; planned was {planned}")
@@ -165,7 +163,7 @@ def _compare_spec(plan: Plan, events: Sequence[Event], delivery: str, kept: Mlfl
     spec_file = spec_file_of(events)
     if spec_file is None:
         return
-    path = bring_spec(kept, delivery, spec_file, folder, plan.resolved.files if plan.resolved else ())
+    path = bring_spec(kept, delivery, spec_file, folder, plan.resolved.files)
     refuse_other_files(plan.resolved, digest_files(folder / SPEC), spec_file, delivery)
     spec = load_spec(path, Delivery)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=delivery)
@@ -179,9 +177,8 @@ def _refused(where: str, compare: Callable[[], object], *, what: str = "changed"
 
 
 def _tags(plan: Plan, registry: MlflowRegistry) -> Iterator[ChainFinding]:
-    images = plan.resolved.images if plan.resolved else {}
     for version, name in ((plan.version, plan.on_trial), (plan.champion, plan.in_production)):
-        planned = images.get(name)
+        planned = plan.resolved.images.get(name)
         # Of an engine that was changed alone, the version's tag names one of the two.
         if planned is None or (plan.is_engine_change and name == plan.in_production):
             continue

@@ -13,10 +13,9 @@ from io import StringIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from gates.analyses.drift_reference import DriftReference
 from gates.comparison import LEAST_STEP
 from gates.evidence.batch import Batch
-from gates.model import NoData, Verdict
+from gates.model import Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
 from pipelines.errors import NotAsPlanned
@@ -126,7 +125,7 @@ class RecordedTrial:
 
 def asked_of(terms: AnalysisPlan) -> Mapping[str, object]:
     """The part of the terms that the spec decides alone; the rest was found when the trial was opened."""
-    return terms.model_dump(exclude={"reference", "sources"})
+    return terms.model_dump(exclude={"sources"})
 
 
 class Trials:
@@ -153,11 +152,6 @@ class Trials:
             )
         trial.begin(step)
         return trial
-
-    def reference(self, name: str) -> DriftReference | NoData | None:
-        """The bins that were frozen when that trial was opened; None when it was not."""
-        trial = self._known(name)
-        return trial.terms.reference if trial else None
 
     def written(self, step: str) -> Mapping[str, tuple[int, str]]:
         """How far the transcripts of a step's trials are written, by their files' names without the ending.

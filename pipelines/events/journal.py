@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.payloads import (
-    FORMAT,
     Closing,
     Opening,
     Payload,
@@ -35,7 +34,7 @@ from pipelines.events.writer import (
     WriterLimits,
     passes,
 )
-from pipelines.model import Ending, Left, Plan, PlanStep, PlanStepRecord, Result
+from pipelines.model import Ending, Left, Plan, PlanStep, Result
 from pipelines.ports import Ledger, Listener
 from registry.errors import DeliveryLost, StoreUnreachable
 from registry.model import SERVING, Event, EventKind, ModelVersion, ServingAliases
@@ -172,7 +171,7 @@ class Journal:
         message = f"{plan.version.uri} to {', '.join(plan.regions)}; champion is version {plan.in_production}"
         if plan.is_engine_change:
             message = f"engine {plan.on_trial} of {message}"
-        await self.say("delivery", opening_of(plan, spec_file), message)
+        await self.say("delivery", Opening.of_plan(plan, spec_file), message)
 
     def failed(self, step: PlanStep, ending: Ending, reason: str, exit_code: int) -> None:
         """The step stops the delivery; the event carries what it makes of it, for a process that ends it later."""
@@ -396,26 +395,6 @@ class Journal:
     def _show(self, event: Event) -> None:
         for listener in self._listeners:
             listener.on_event(event)
-
-
-def opening_of(plan: Plan, spec_file: str | None) -> Opening:
-    """What a delivery's first event carries."""
-    steps = [step.model_dump(mode="json", exclude={"gates"}) | {"id": step.id} for step in plan.steps]
-    return Opening(
-        spec=plan.name,
-        model=plan.version.name,
-        version=plan.on_trial,
-        champion=plan.in_production,
-        regions=tuple(plan.regions),
-        steps=tuple(PlanStepRecord.model_validate(step) for step in steps),
-        challenger_version=plan.version,
-        champion_version=plan.champion,
-        engine=plan.engine,
-        champion_engine=plan.champion_engine,
-        spec_file=spec_file,
-        resolved=plan.resolved,
-        format=FORMAT,
-    )
 
 
 def _too_long(silence: StoreSilence, patience: float) -> StoreUnreachable:

@@ -9,7 +9,28 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Self
 
+from pipelines.events.state import DeliveryState
 from registry.model import Event
+
+
+class DeliveryDisplay:
+    """Follows one delivery, event by event, and shows it while it is entered; this one only passes events on."""
+
+    def __init__(self, listeners: Sequence[Callable[[Event], object]] = ()) -> None:
+        """`listeners` hear each event once `story` has taken it in."""
+        self.story = DeliveryState()
+        self._listeners = tuple(listeners)
+
+    def on_event(self, event: Event) -> None:
+        """Take the event in."""
+        self.story = self.story.apply(event)
+        for listener in self._listeners:
+            listener(event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 class EventFile:

@@ -2,8 +2,7 @@
 
 `DeliveryPayload` is the union of them, and `payload_of` reads an event as one.
 
-The ledger stores plain JSON, in which only what was set stands. Unknown keys are let through, so that an older tidegate
-still shows what a newer one recorded; it does not go on with such a delivery (`FORMAT`).
+The ledger stores plain JSON, in which only what was set stands.
 """
 
 from __future__ import annotations
@@ -15,14 +14,11 @@ from typing import ClassVar, Self, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gates.model import OutcomeName
-from pipelines.model import Ending, Left, PlanStepRecord, Resolved
+from pipelines.model import Ending, Left, Plan
 from pipelines.statements import Proof
-from registry.model import EngineRecord, Event, EventKind, InnerPath, ModelVersion
+from registry.model import Event, EventKind, InnerPath
 from tidegate.core.errors import NotGenuine
 from tidegate.core.text import failure_line
-
-FORMAT = 1
-"""Of these events, as `Opening` states it: greater when an older tidegate would misread them."""
 
 
 class Payload(BaseModel):
@@ -59,29 +55,20 @@ class Payload(BaseModel):
 
 
 class Opening(Payload):
-    """`delivery/started`: what is to be delivered, and the plan."""
+    """`delivery/started`: what is to be delivered, and how."""
 
     kind = EventKind.STARTED
 
-    model: str
-    version: str
-    champion: str | None = None
-    spec: str = ""
-    """The name in the spec's metadata."""
-    steps: tuple[PlanStepRecord, ...] = ()
-    regions: tuple[str, ...] = ()
-    challenger_version: ModelVersion | None = None
-    """`version`, with what proves its files; None in ledgers of a tidegate that kept only its number."""
-    champion_version: ModelVersion | None = None
-    engine: EngineRecord | None = None
-    """What is delivered; None in ledgers of a tidegate that knew engines by their model version alone."""
-    champion_engine: EngineRecord | None = None
+    plan: Plan
+    """But for what its gates were forecast to need."""
     spec_file: InnerPath | None = None
     """Where the spec lies below the delivery's kept files; None when it was not kept."""
-    resolved: Resolved | None = None
-    """What was settled; None in ledgers of a tidegate that settled nothing."""
-    format: int = 0
-    """`FORMAT` of the tidegate that opened it; 0 of one that did not say so."""
+
+    @classmethod
+    def of_plan(cls, plan: Plan, spec_file: str | None = None) -> Opening:
+        """What a delivery by that plan says first."""
+        steps = tuple(step.model_copy(update={"gates": ()}) for step in plan.steps)
+        return cls(plan=plan.model_copy(update={"steps": steps}), spec_file=spec_file)
 
 
 class StepStarted(Payload):
@@ -223,7 +210,7 @@ class StepUndone(Payload):
 
 
 class StepFailure(Payload):
-    """`failed`: what a step that stops the delivery makes of it; both None in older ledgers."""
+    """`failed`: what a step that stops the delivery makes of it; neither of a region that is not back."""
 
     kind = EventKind.FAILED
 

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.payloads import (
-    FORMAT,
     AnswersAllow,
     Closing,
     DeliveryPayload,
@@ -31,7 +30,7 @@ from pipelines.events.payloads import (
     Waiting,
     payload_of,
 )
-from pipelines.model import EXIT_CODES, Ending, Left, Plan, PlanStep, PlanStepRecord, Result, expected_seconds
+from pipelines.model import EXIT_CODES, Ending, Left, Plan, PlanStep, Result, expected_seconds
 from registry.model import Event, StepId
 from tidegate.core.errors import NotGenuine, UsageError
 from tidegate.core.model import Value
@@ -55,9 +54,17 @@ class StepStatus(StrEnum):
     """Was done, and taken back with its region."""
 
 
-class StepState(PlanStepRecord):
-    """One step of the plan and how it went."""
+class StepState(Value):
+    """One step and how it went: of the plan, or one that takes a region back."""
 
+    id: str
+    stage: str
+    region: str | None = None
+    weight: int | None = None
+    wave: int = 0
+    """Regions of one wave go at the same time; 0 for steps of the whole delivery."""
+    expected_seconds: float = 0.0
+    """When its gates answer as soon as they can."""
     state: StepStatus = StepStatus.WAITING
     held_since: datetime | None = None
     """When it was first held back before it began; None when nothing held it."""
@@ -220,15 +227,16 @@ def _after(delivery: DeliveryState, event: Event) -> DeliveryState:
     """The state after an event."""
     payload = payload_of(event)
     match payload:
-        case Opening():
+        case Opening(plan=plan):
+            steps = (step.model_dump(exclude={"gates", "approvals"}) for step in plan.steps)
             after = DeliveryState(
-                model=payload.model,
-                version=payload.version,
-                champion=payload.champion,
-                spec=payload.spec,
+                model=plan.version.name,
+                version=plan.on_trial,
+                champion=plan.in_production,
+                spec=plan.name,
                 started=event.at,
-                steps=tuple(StepState(**step.model_dump()) for step in payload.steps),
-                regions=tuple(RegionTraffic(name=name) for name in payload.regions),
+                steps=tuple(StepState(id=step.id, **said) for step, said in zip(plan.steps, steps, strict=True)),
+                regions=tuple(RegionTraffic(name=name) for name in plan.regions),
             )
         case DeliveryRequested() if event.step == "delivery":
             after = delivery.model_copy(update={"requester": event.message})
@@ -344,12 +352,11 @@ def seconds_left(delivery: DeliveryState, now: datetime) -> float | None:
         return None
     pace = _pace(delivery.steps, now)
     ahead = (StepStatus.WAITING, StepStatus.RUNNING)
-    left = [
-        max(step.expected_seconds * pace - step.seconds(now), 0.0) if step.state in ahead else 0.0
+    return expected_seconds(
+        (step.wave, step.region, max(step.expected_seconds * pace - step.seconds(now), 0.0))
         for step in delivery.steps
-    ]
-    steps = zip(delivery.steps, left, strict=True)
-    return expected_seconds([step.model_copy(update={"expected_seconds": seconds}) for step, seconds in steps])
+        if step.state in ahead
+    )
 
 
 def _pace(steps: Iterable[StepState], now: datetime) -> float:
@@ -378,27 +385,12 @@ def plan_of(events: Iterable[Event]) -> Plan:
     """The plan as it was when the delivery was opened; what its gates were forecast to need is left out.
 
     Raises:
-        UsageError: no plan stands there: it was not opened to the end, or by a tidegate that kept no plans. Or a newer
-            tidegate opened it, whose events this one would misread.
+        UsageError: the delivery was not opened to the end.
     """
     opening = _opening(events)
-    if opening is not None and opening.format > FORMAT:
-        raise UsageError(
-            f"this delivery's events have format {opening.format}, and this tidegate reads {FORMAT}",
-            hint="use the tidegate that opened it, or a newer one",
-        )
-    if opening is None or opening.challenger_version is None or opening.champion_version is None:
+    if opening is None:
         raise UsageError("this delivery's ledger holds no plan", hint="deliver the version again")
-    return Plan(
-        name=opening.spec,
-        version=opening.challenger_version,
-        champion=opening.champion_version,
-        regions=opening.regions,
-        steps=tuple(PlanStep.model_validate(step.model_dump(exclude={"id"})) for step in opening.steps),
-        engine=opening.engine,
-        champion_engine=opening.champion_engine,
-        resolved=opening.resolved,
-    )
+    return opening.plan
 
 
 def spec_file_of(events: Iterable[Event]) -> str | None:

@@ -13,7 +13,7 @@ from pipelines.plan.region_objects import region_objects, region_release
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trust
 from rollouts.manifests.admission import images_from
-from rollouts.manifests.patches import PatchSpec, PatchTarget, apply_patches, schema_problems
+from rollouts.manifests.patches import PatchSpec, PatchTarget, apply_patches
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
 from tidegate.core.errors import UsageError
@@ -39,7 +39,7 @@ def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConfli
         except UsageError:
             # What cannot be rendered is wrong elsewhere, and told there.
             return
-        found = apply_patches(fleet.patches, objects, schema_problems)
+        found = apply_patches(fleet.patches, objects)
         if conflicts := (*found.conflicts, *_not_allowed(fleet.patches, objects, trust)):
             yield from (replace(each, where=("fleet", "patches", *each.where)) for each in conflicts)
             return

@@ -7,13 +7,12 @@ from datetime import timedelta
 from typing import Literal
 
 from gates.analyses.burn_rate import BurnRateGate, SlowerThan, scaled_to
-from gates.analyses.drift_reference import DriftReference
 from gates.analyses.errors import ErrorsGate
 from gates.evidence.batch import Source
 from gates.judge.spec import JudgeGate
-from gates.model import NoData, StageKind
+from gates.model import StageKind
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
-from gates.spec import Gates, stage_sources
+from gates.spec import Gates
 from gates.traffic import Exposure
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
 from pipelines.spec.slos import named_slo, promised
@@ -131,7 +130,6 @@ def terms_of(
     region: str,
     *,
     sources: Mapping[str, tuple[Source, ...]] | None = None,
-    reference: DriftReference | NoData | None = None,
 ) -> AnalysisPlan:
     """By what the gates of a stage are judged in a region, in the plan and then: its share of the delivery's budget.
 
@@ -140,7 +138,6 @@ def terms_of(
         stage: of it.
         region: where.
         sources: who counts live traffic for which gate; all that may when None.
-        reference: what users asked before, for drift.
     """
     name: StageKind = "canary"
     if not isinstance(stage, CanaryStage):
@@ -148,10 +145,9 @@ def terms_of(
     return analysis_plan_of(
         gates_in(spec, stage),
         stage.gates,
-        sources=stage_sources(name, spec.gates) if sources is None else sources,
+        sources=spec.sources_in(name) if sources is None else sources,
         share=budget_shares(spec)[f"{name}@{region}"],
         mirrored=stage.percent / 100 if isinstance(stage, ShadowStage) else None,
-        reference=reference,
     )
 
 
@@ -167,7 +163,7 @@ def traffic_of(spec: Delivery, stage: LoadStage | ShadowStage | CanaryStage, per
         requests_per_second=spec.traffic.requests_per_second if spec.traffic else None,
         percent=percent,
         judged=judge.sample if judge and copies else 1.0,
-        sampled=spec.samples.share if spec.samples and not copies else 1.0,
+        sampled=spec.samples.share if spec.samples else 1.0,
         within_seconds=within,
         look_seconds=spec.look.total_seconds(),
         **copies,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
 
 from pipelines.model import Plan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.git import GitFileSpec, GitSpec, filled
-from pipelines.spec.yaml_fields import FieldFile, with_values
+from pipelines.spec.yaml_fields import FieldFile
 from registry.model import number_of
 from tidegate.core.model import Value
 from tidegate.core.spec import Problem, SpecError
@@ -37,6 +36,11 @@ class FieldEdit(Value):
     before: str
     after: str
 
+    def __str__(self) -> str:
+        """As people read it."""
+        was = f", and was {self.before}" if self.before else ""
+        return f"{self.path}: {self.field} becomes {self.after}{was}"
+
 
 class FileChanges(Value):
     """What has to be written so that files say what is wanted."""
@@ -51,39 +55,27 @@ class FileChanges(Value):
 def image_of(plan: Plan, spec: Delivery, engine: str) -> str:
     """The image that clusters run for an engine of the plan; empty where it is unknown before a delivery is opened."""
     records = {each.name: each.image for each in (plan.engine, plan.champion_engine) if each}
-    settled = plan.resolved.images if plan.resolved else {}
     own = spec.engine.image.reference if spec.engine.image else ""
-    return settled.get(engine) or records.get(engine) or own
+    return plan.resolved.images.get(engine) or records.get(engine) or own
 
 
-def wanted_of_wave(spec: Delivery, git: GitSpec, wave: int, *, engine: str, image: str) -> tuple[WantedFile, ...]:
+def wanted_of_wave(spec: Delivery, git: GitSpec, wave: int, *, engine: str, image: str) -> list[WantedFile]:
     """What the files of a wave's regions have to say once they serve that engine.
 
     A file that speaks for all regions is written with the last wave: before, no single value would be true.
     """
     waves = spec.regions.waves
-    return tuple(_wanted(spec, git, waves[wave - 1], engine, image, whole=wave == len(waves)))
+    return wanted_of_regions(spec, git, waves[wave - 1], engine=engine, image=image, whole=wave == len(waves))
 
 
 def wanted_of_regions(
-    spec: Delivery, git: GitSpec, regions: Sequence[str] = (), *, engine: str, image: str
-) -> tuple[WantedFile, ...]:
-    """The same of some regions, by default all, whenever they were promoted."""
-    named = regions or spec.regions.names
-    return tuple(_wanted(spec, git, named, engine, image, whole=set(named) == set(spec.regions.names)))
-
-
-def _wanted(
-    spec: Delivery, git: GitSpec, regions: Iterable[str], engine: str, image: str, *, whole: bool
-) -> Iterator[WantedFile]:
+    spec: Delivery, git: GitSpec, regions: Sequence[str], *, engine: str, image: str, whole: bool
+) -> list[WantedFile]:
+    """The same of any regions; with `whole` also what speaks for all of them."""
     values = values_of(spec, engine, image)
-    for region in regions:
-        for file in git.files:
-            if file.is_of_each_region:
-                yield _filled(file, {**values, "region": region})
-    for file in git.files if whole else ():
-        if not file.is_of_each_region:
-            yield _filled(file, values)
+    own = [file for file in git.files if file.is_of_each_region]
+    wanted = [_filled(file, {**values, "region": region}) for region in regions for file in own]
+    return wanted + [_filled(file, values) for file in git.files if whole and file not in own]
 
 
 def values_of(spec: Delivery, engine: str, image: str) -> dict[str, str]:
@@ -111,11 +103,6 @@ def _filled(file: GitFileSpec, values: Mapping[str, str]) -> WantedFile:
     )
 
 
-def paths_of(wanted: Iterable[WantedFile]) -> tuple[str, ...]:
-    """Each once, in their order."""
-    return tuple(dict.fromkeys(each.path for each in wanted))
-
-
 def changes_to(
     wanted: Sequence[WantedFile], found: Mapping[str, str], instead_of: Sequence[WantedFile] | None = None
 ) -> FileChanges:
@@ -133,29 +120,18 @@ def changes_to(
     for number, each in enumerate(wanted):
         if each.path not in texts:
             raise SpecError([Problem(each.path, 0, "", "no such file in the repository", "a YAML file, written once")])
-        there, fields = FieldFile(texts[each.path], each.path), dict[str, str]()
         for field, after in each.fields.items():
+            there = FieldFile(texts[each.path], each.path)
             before = there.value(field, within=each.object)
             if before == after:
                 continue
             if instead_of is not None and before != instead_of[number].fields[field]:
                 others.append(f"{each.path}: {field}")
                 continue
-            fields[field] = after
+            texts[each.path] = there.replaced(field, after, within=each.object)
             edits.append(FieldEdit(path=each.path, object=each.object, field=field, before=before, after=after))
-        texts[each.path] = with_values(texts[each.path], fields, file=each.path, within=each.object)
     changed = {path: text for path, text in texts.items() if text != found[path]}
     return FileChanges(edits=tuple(edits), files=changed, others=tuple(others))
-
-
-def subject_line(plan: Plan, places: Iterable[str]) -> str:
-    """The first line of a commit that brings a version."""
-    return f"{plan.version.name} {plan.on_trial} serves {', '.join(places)}"
-
-
-def back_line(model: str, engine: str, places: Iterable[str]) -> str:
-    """The first line of a commit that takes one back."""
-    return f"{model} {engine} again serves {', '.join(places)}"
 
 
 def message_of(subject: str, edits: Iterable[FieldEdit], trailers: Mapping[str, str], *, reason: str = "") -> str:
@@ -170,9 +146,3 @@ def message_of(subject: str, edits: Iterable[FieldEdit], trailers: Mapping[str, 
 def trailers_of(delivery: str, version: str, previous: str) -> dict[str, str]:
     """Of a commit: by which delivery, which model version is served, and which one was before."""
     return {TRAILER: delivery, "Tidegate-Version": version, "Tidegate-Previous": previous}
-
-
-def edit_line(edit: FieldEdit) -> str:
-    """One edit, as people read it."""
-    name = PurePosixPath(edit.path)
-    return f"{name}: {edit.field} becomes {edit.after}" + (f", and was {edit.before}" if edit.before else "")

@@ -18,7 +18,6 @@ from pipelines.model import GatePlan, Plan, PlanStep, Resolved, SpecChange, Stag
 from pipelines.plan.gates import terms_of, traffic_of
 from pipelines.spec.approvals import asked_before
 from pipelines.spec.delivery import CanaryStage, Delivery, LoadStage, ShadowStage
-from pipelines.spec.sections import LocalFleet
 from registry.files import compare
 from registry.model import ModelVersion
 from tidegate.core.units import format_duration
@@ -92,7 +91,7 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
         return PlanStep(stage=stage, wave=wave, region=region, weight=weight, expected_seconds=seconds, gates=gates)
 
     yield step(StageName.DEPLOY, ENGINE_START_SECONDS)
-    if asks_arms(spec, region):
+    if spec.asks_arms(region):
         yield step(StageName.SMOKE, SMOKE_SECONDS)
     # Answers do not depend on the region; one is enough, before any user has met the version.
     if spec.offline and region == spec.regions.names[0]:
@@ -109,11 +108,6 @@ def _region_steps(spec: Delivery, wave: int, region: str, prompts: int) -> Itera
         gates = _gate_plans(spec, spec.canary, region, weight)
         yield step(StageName.CANARY, _stage_seconds(gates, spec.canary.at_least.total_seconds()), gates, weight)
     yield step(StageName.PROMOTE, SMOKE_SECONDS)
-
-
-def asks_arms(spec: Delivery, region: str) -> bool:
-    """Whether single arms of the region have addresses: without them nobody asks a canary that has no user yet."""
-    return isinstance(spec.fleet, LocalFleet) or bool(spec.fleet.regions[region].arms)
 
 
 def _gate_plans(
@@ -208,23 +202,18 @@ def settings_digest(spec: Delivery) -> str:
     return sha256(spec.gates.model_dump_json(by_alias=True).encode()).hexdigest()
 
 
-def refuse_other_files(resolved: Resolved | None, found: Mapping[str, str], spec_file: str, delivery: str) -> None:
+def refuse_other_files(resolved: Resolved, found: Mapping[str, str], spec_file: str, delivery: str) -> None:
     """Say no to kept files that are not those with which the delivery was opened.
 
     Args:
-        resolved: what was settled; without it nothing can be compared.
+        resolved: what was settled.
         found: the digests of all files that were kept, by their places.
         spec_file: the place of the spec among them.
         delivery: its id, for the message.
 
     Raises:
-        NotAsPlanned: a file was changed, added or taken away since, the spec is none of them, or nothing was settled.
+        NotAsPlanned: a file was changed, added or taken away since, or the spec is none of them.
     """
-    if resolved is None:
-        raise NotAsPlanned(
-            f"delivery {delivery} was opened by an older tidegate, which did not record what it delivers",
-            hint="deliver the version again",
-        )
     if spec_file not in resolved.files:
         raise NotAsPlanned(
             f"delivery {delivery}: its spec {spec_file!r} is none of the files it was opened with",
@@ -244,14 +233,13 @@ def refuse_other_plan(plan: Plan, spec: Delivery, *, prompts: int, delivery: str
     Raises:
         NotAsPlanned: it is not; names the first difference.
     """
-    if plan.resolved is not None:
-        for difference in other_than_planned(plan, plan.resolved, spec, prompts):
-            raise NotAsPlanned(f"delivery {delivery}: {difference}")
+    for difference in other_than_planned(plan, spec, prompts):
+        raise NotAsPlanned(f"delivery {delivery}: {difference}")
 
 
-def other_than_planned(plan: Plan, resolved: Resolved, spec: Delivery, prompts: int) -> Iterator[str]:
+def other_than_planned(plan: Plan, spec: Delivery, prompts: int) -> Iterator[str]:
     """How a plan differs from what its spec says now, in words."""
-    if settings_digest(spec) != resolved.gates:
+    if settings_digest(spec) != plan.resolved.gates:
         yield "its gates ask for something else than when it was opened"
     planned = {step.id: step.approvals for step in plan.steps}
     wanted = {step.id: step.approvals for step in steps_of(spec, prompts=prompts)}

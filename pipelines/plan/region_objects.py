@@ -55,6 +55,8 @@ def unprotected(spec: Delivery) -> Iterator[str]:
             "reach any address"
         )
     if isinstance(spec.fleet, RouteFleetSpec):
+        if spec.fleet.keep and not guard_image(spec):
+            yield "without a guard `fleet.keep` does nothing: it is the guard that scales down"
         yield "the next version starts where the one before the last promotion is: from then on none goes back to that"
 
 
@@ -255,11 +257,8 @@ def engine_counts(spec: Delivery) -> tuple[EngineCount, ...]:
 def _count(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> EngineCount:
     """As the region's own check before a version is brought up has it."""
     replicas, some = fleet.replicas_in(region), Engine(version="1", digest="", model="", image="any")
-    canary = {
-        "steps": steps_of(region_release(spec, spec.regions.names[0], some), fleet.canary, replicas),
-        "dynamicStableScale": fleet.canary.dynamic_stable,
-    }
-    rollout: Json = {"spec": {"replicas": replicas, "strategy": {"canary": canary}}}
+    steps = steps_of(region_release(spec, spec.regions.names[0], some), fleet.canary, replicas)
+    rollout: Json = {"spec": {"replicas": replicas, "strategy": {"canary": {"steps": steps}}}}
     need = engine_demand(rollout, rollout)
     return EngineCount(
         region=region,

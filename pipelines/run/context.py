@@ -15,7 +15,7 @@ from gates.analyses.queries import QuerySource
 from gates.evidence.request_record import RequestRecord
 from gates.judge.judge import Judge
 from gates.model import ArmKey
-from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood, UserRequests
+from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.load import LoadOrder, LoadRequest
@@ -73,8 +73,6 @@ class Backends:
     """Who answers the queries of gates, and those of an SLO."""
     users: EvidenceSource | None = None
     """What the users themselves saw; None when no load writes it down."""
-    requests: UserRequests | None = None
-    """Each request of those users, for what is asked of single requests, such as drift."""
     samples: UserSamples | None = None
     """Samples of users' requests; None where the spec asks for none."""
     scratch: ScratchEngines | None = None

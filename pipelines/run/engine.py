@@ -84,14 +84,20 @@ def cancellation_is_heard() -> None:
         pass
 
 
-async def undisturbed(work: Coroutine[Any, Any, Done]) -> Done:
-    """What it returns, also when we are cancelled meanwhile: half a way back is none, and an end is an end."""
-    task = asyncio.create_task(work)
+async def undisturbed(work: Coroutine[Any, Any, Done], *, stops_after: bool = False) -> Done:
+    """What it returns, also when we are cancelled meanwhile: half a way back is none, and an end is an end.
+
+    With `stops_after` the cancellation comes once it has ended, and to what can close a ledger.
+    """
+    task, current, cancelled = asyncio.create_task(work), asyncio.current_task(), False
     while not task.done():
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
+            cancelled = True
             cancellation_is_heard()
+    if cancelled and stops_after and current:
+        current.cancel()
     return task.result()
 
 

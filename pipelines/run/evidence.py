@@ -7,16 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
-from gates.analyses.drift import DriftGate
-from gates.analyses.drift_reference import DriftReference, WithDrift, features_of_record, freeze_reference
 from gates.analyses.queries import WithQueries, asking_prometheus
 from gates.evidence.batch import Batch, Source
-from gates.model import ArmKey, GateOutcome, NoData, Verdict, blind, worst
+from gates.model import ArmKey, GateOutcome, Verdict, blind, worst
 from gates.ports import EvidenceSource
 from gates.sequential_test import AnalysisPlan
-from gates.spec import stage_sources
 from pipelines.errors import Stopped, by_others
 from pipelines.events.artifacts import RecordedTrial
 from pipelines.model import ENDING_OF, PlanStep
@@ -55,32 +52,19 @@ def evidence_streams(
     arms: tuple[ArmKey, ArmKey],
     *,
     users: bool = True,
-    reference: DriftReference | NoData | None = None,
     terms: AnalysisPlan | None = None,
 ) -> list[EvidenceStream]:
     """The proxies and, when somebody writes down what users see, the users; with what the gates ask beyond counts."""
     proxy, seen = context.proxy, context.users if users else None
     if terms and context.queries and (asking := asking_prometheus(terms.settings)):
         proxy = WithQueries(proxy, context.queries, asking)
-    if seen and context.requests and isinstance(reference, DriftReference):
-        seen = WithDrift(seen, context.requests, reference)
     now, look = context.clock.now(), context.spec.look
     return [EvidenceStream(source, *arms, now, look) for source in (proxy, seen) if source is not None]
 
 
-def drift_reference(context: Context, stable: ArmKey) -> DriftReference | NoData:
-    """What users asked stable, and how it answered, before the canary got any of them."""
-    drift = context.spec.gates.only(DriftGate)
-    if drift is None or context.requests is None:
-        return NoData(reason="nobody writes down what users ask")
-    now = context.clock.now()
-    found = [features_of_record(record) for record in context.requests.window(stable, now - drift.reference, now)]
-    return freeze_reference(drift.thresholds, found, bins=drift.bins, least=drift.min_requests)
-
-
 def counters(context: Context, *, users: bool = True) -> Mapping[str, tuple[Source, ...]]:
     """Who counts live traffic for which gate; the proxies alone where nobody writes down what users see."""
-    found = stage_sources("canary", context.spec.gates)
+    found = context.spec.sources_in("canary")
     if users and context.users is not None:
         return found
     return {gate: ("proxy",) if "users" in by else by for gate, by in found.items()}
@@ -121,6 +105,18 @@ async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Ta
         await asyncio.wait([task])
 
 
+class Gatherer(Protocol):
+    """What a stage gathers evidence by besides its feeds."""
+
+    def drain(self) -> Batch:
+        """What came since the last call."""
+        ...
+
+    def blind(self) -> Iterable[Verdict]:
+        """Why it says nothing, where it does."""
+        ...
+
+
 async def watch_trial(
     context: Context,
     step: PlanStep,
@@ -128,8 +124,7 @@ async def watch_trial(
     feeds: Sequence[EvidenceStream],
     settings: ShadowStage | CanaryStage,
     *,
-    drain: Callable[[], Batch] | None = None,
-    blind: Callable[[], Iterable[Verdict]] = lambda: (),
+    gatherers: Sequence[Gatherer],
 ) -> None:
     """As `watch`, of a stage that is asked by its feeds, and by what it gathers itself.
 
@@ -139,18 +134,18 @@ async def watch_trial(
         trial: that its gates judge.
         feeds: where it is counted what users, copies and engines do.
         settings: of the stage, which say how long it lasts.
-        drain: what the stage gathered since the last call; None when it gathers nothing.
-        blind: why something that it gathers says nothing.
+        gatherers: by whom it gathers more.
     """
     taken = context.clock.now()
 
     async def ask(final: bool) -> Sequence[Verdict]:
         nonlocal taken
         now = context.clock.now()
-        if drain and (final or now - taken >= context.spec.look):
-            trial.take(drain())
+        if final or now - taken >= context.spec.look:
+            for each in gatherers:
+                trial.take(each.drain())
             taken = now
-        return [*await look(trial, feeds, now, final=final), *blind()]
+        return [*await look(trial, feeds, now, final=final), *(said for each in gatherers for said in each.blind())]
 
     await watch(context, step, ask, at_least=settings.at_least.total_seconds(), within=settings.within.total_seconds())
 

@@ -19,13 +19,9 @@ from pipelines.model import Ending, Plan, PlanStep, StageName
 from pipelines.plan.git_changes import (
     FieldEdit,
     WantedFile,
-    back_line,
     changes_to,
-    edit_line,
     image_of,
     message_of,
-    paths_of,
-    subject_line,
     trailers_of,
     wanted_of_regions,
     wanted_of_wave,
@@ -64,6 +60,8 @@ NOBODY = "0"
 Answer = TypeVar("Answer")
 EngineOf = Callable[[str, str], Awaitable[Engine]]
 """By region and version: what serves it there."""
+GitEdits = Mapping[int, tuple[FieldEdit, ...]]
+"""What would be committed, wave by wave."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class GitWriter:
             OutsideError: the branch moves faster than it can be written.
         """
         for number in range(TRIES):
-            found = await self.read(paths_of(wanted))
+            found = await self.read([each.path for each in wanted])
             changes = changes_to(wanted, found.files, instead_of)
             if changes.others and not number:
                 self.note(f"changed by others since, and left as it is: {', '.join(changes.others)}")
@@ -179,7 +177,7 @@ async def record_in_git(context: Context, step: PlanStep) -> None:
     if not wanted:
         context.journal.note(step.id, "every file speaks for all regions: written with the last wave")
         return
-    subject = subject_line(plan, spec.regions.waves[step.wave - 1])
+    subject = f"{plan.version.name} {plan.on_trial} serves {', '.join(spec.regions.waves[step.wave - 1])}"
     trailers = trailers_of(context.journal.delivery, plan.version.uri, plan.in_production)
     commit = await writer.write(wanted, subject, trailers)
     writer.note(f"{writer.spec.branch} says version {plan.on_trial}: commit {commit[:SHORT]}")
@@ -279,7 +277,7 @@ async def _withdraw(context: Context, steps: Sequence[PlanStep], reason: str) ->
     now = image_of(plan, spec, plan.on_trial) or (await context.prepare(last)).image or ""
     then = image_of(plan, spec, plan.in_production) or (await context.prepare_champion(last)).image or ""
     wanted = of_steps(plan.in_production, then)
-    subject = back_line(plan.version.name, plan.in_production, plan.regions)
+    subject = f"{plan.version.name} {plan.in_production} again serves {', '.join(plan.regions)}"
     trailers = trailers_of(context.journal.delivery, plan.champion.uri, plan.on_trial)
     await writer.write(wanted, subject, trailers, reason=reason, instead_of=of_steps(plan.on_trial, now))
 
@@ -303,10 +301,11 @@ async def write_served(
     writer, left = GitWriter(spec.git, remote, note), list[str]()
     for version in dict.fromkeys(served.values()):
         regions = [region for region, there in served.items() if there == version]
+        whole = set(regions) == set(spec.regions.names)
         try:
             image = (await engine_of(regions[0], version)).image or ""
-            wanted = wanted_of_regions(spec, spec.git, regions, engine=version, image=image)
-            subject = back_line(spec.model.name, version, regions)
+            wanted = wanted_of_regions(spec, spec.git, regions, engine=version, image=image, whole=whole)
+            subject = f"{spec.model.name} {version} again serves {', '.join(regions)}"
             commit = await writer.write(wanted, subject, {"Tidegate-Rollback": version})
             note(f"{spec.git.branch} says so too: commit {commit[:SHORT]}")
         except TidegateError as error:
@@ -317,27 +316,11 @@ async def write_served(
     return left
 
 
-@dataclass(frozen=True)
-class GitPreview:
-    """What would be committed, wave by wave."""
-
-    branch: str
-    waves: Mapping[int, tuple[FieldEdit, ...]]
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The same for people; one where Git says it all already."""
-        told = [
-            f"git@{wave}: on {self.branch}, {edit_line(each)}" for wave, all_ in self.waves.items() for each in all_
-        ]
-        return tuple(told) or (f"Git says it all already on {self.branch}: nothing would be committed",)
-
-
-def preview_git(spec: Delivery, remote: GitRemote | None, plan: Plan | None = None) -> GitPreview | None:
+def preview_git(spec: Delivery, remote: GitRemote | None, plan: Plan | None = None) -> GitEdits | None:
     """Read the repository's files, and look whether a commit could be pushed; nothing is written, here or there.
 
     Returns:
-        What a delivery by that plan would commit; None without a plan, and where the spec names no repository.
+        What a delivery by that plan would commit, by wave; None without a plan, and where the spec names no repository.
 
     Raises:
         TidegateError: a file cannot be read, has not the field that is to be written, or nothing may be pushed.
@@ -347,8 +330,8 @@ def preview_git(spec: Delivery, remote: GitRemote | None, plan: Plan | None = No
         return None
     # What nobody serves, so that there is something to push whatever the files say now.
     image = f"nowhere@sha256:{sha256(NOBODY.encode()).hexdigest()}"
-    rehearsed = wanted_of_regions(spec, git, engine=NOBODY, image=image)
-    found = remote.read(paths_of(rehearsed))
+    rehearsed = wanted_of_regions(spec, git, spec.regions.names, engine=NOBODY, image=image, whole=True)
+    found = remote.read([each.path for each in rehearsed])
     changes = changes_to(rehearsed, found.files)
     message = message_of("whether it may be pushed", changes.edits, trailers_of(NOBODY, NOBODY, NOBODY))
     remote.commit(found, changes.files, message, dry_run=True)
@@ -360,7 +343,7 @@ def preview_git(spec: Delivery, remote: GitRemote | None, plan: Plan | None = No
         changes = changes_to(wanted_of_wave(spec, git, wave, engine=plan.on_trial, image=image), files)
         waves[wave] = changes.edits
         files |= changes.files
-    return GitPreview(git.branch, waves)
+    return waves
 
 
 def refuse_unreadable_sync(spec: Delivery, remote: GitRemote | None) -> None:

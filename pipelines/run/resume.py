@@ -7,7 +7,7 @@ again; what a region lost is. A last process closes the delivery, whatever becam
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pipelines.authority.answering import AnswerVerifier
 from pipelines.errors import Stopped
@@ -25,6 +25,7 @@ from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageNam
 from pipelines.run.context import Context
 from pipelines.run.engine import STOPPED, abort, cancellation_is_heard, delivered, run_step, to_the_end, undisturbed
 from pipelines.run.rollback import roll_back
+from registry.model import Event
 from rollouts.model import RegionState
 from tidegate.core.adapters.extras import not_installed
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
@@ -41,9 +42,10 @@ async def resume(context: Context) -> Result:
     """Go on to the end, or take everything back when a verdict had said so before the process died."""
     try:
         await context.journal.say("delivery", StepProgress(), "carried on where it stood")
-        failure = await final_failure(context)
+        events = await context.journal.recorded()
+        failure = final_failure(events)
         if failure is None:
-            await say_what_is_lost(context)
+            await say_what_is_lost(context, done_steps(events))
         done = done_steps(await context.journal.recorded())
     except asyncio.CancelledError:
         cancellation_is_heard()
@@ -53,17 +55,16 @@ async def resume(context: Context) -> Result:
     return await to_the_end(context, done)
 
 
-async def final_failure(context: Context) -> Failed | None:
+def final_failure(events: Sequence[Event]) -> Failed | None:
     """The verdict that stopped this delivery, when there was one."""
-    failure = first_failure(await context.journal.recorded())
+    failure = first_failure(events)
     return failure if failure and failure.ending in FINAL else None
 
 
-async def say_what_is_lost(context: Context) -> None:
-    """Look at every region, and say in the ledger which steps the world no longer shows."""
+async def say_what_is_lost(context: Context, done: frozenset[str]) -> None:
+    """Look at every region, and say in the ledger which steps that are done the world no longer shows."""
     regions = context.plan.regions
     states = await asyncio.gather(*(context.fleets[region].observe() for region in regions))
-    done = done_steps(await context.journal.recorded())
     for step in lost(context.plan, done, dict(zip(regions, states, strict=True))):
         await context.journal.say(step.id, StepUndone(), f"{step.region or f'wave {step.wave}'} no longer shows it")
 
@@ -109,17 +110,17 @@ async def take_step(context: Context, wanted: str) -> StepResult:
         OutsideError: something was not there; the step may be repeated.
         NotInstalled: it needs a package that is not here.
     """
-    step, done = step_of(context.plan, wanted), done_steps(await context.journal.recorded())
+    events = await context.journal.recorded()
+    step, done = step_of(context.plan, wanted), done_steps(events)
     if step.id in done:
         return StepResult(step=step.id, done=True, reason="done before", exit_code=ExitCode.DELIVERED)
-    failure = await final_failure(context)
-    if failure:
+    if failure := final_failure(events):
         reason = f"the delivery goes no further: {failure.step}: {failure.reason}"
         return StepResult(step=step.id, done=False, reason=reason, exit_code=EXIT_CODES[failure.ending])
-    if asked := asked_to_stop(await context.journal.recorded()):
+    if asked := asked_to_stop(events):
         # Not worth another try, and no verdict: the one who closes the delivery takes its regions back.
         return StepResult(step=step.id, done=False, reason=asked, exit_code=ExitCode.INTERRUPTED)
-    heirs, events = AnswerVerifier(context.identities), await context.journal.recorded()
+    heirs = AnswerVerifier(context.identities)
     await call_in_thread(heirs.refuse_unproven_heir, context.spec.resume, context.journal.delivery, events)
     missing = missing_before(context.plan, step, done)
     if missing:

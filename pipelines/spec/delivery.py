@@ -23,10 +23,11 @@ from pydantic import (
 
 from engine_images.launch import is_known
 from engine_images.spec import EngineSettings
+from gates.analyses.agreement import AgreementGate
 from gates.analyses.burn_rate import BurnRateGate
 from gates.analyses.load import CostGate
 from gates.analyses.quality import QualityGate
-from gates.evidence.batch import USUAL_LOOK
+from gates.evidence.batch import USUAL_LOOK, Source
 from gates.model import StageKind
 from gates.spec import GATE_KINDS, Gates, gate_of_stage, kinds_of_stage, stage_sources, tested_kinds, untold_by
 from pipelines.spec.approvals import (
@@ -270,25 +271,30 @@ class Delivery(SpecModel):
 
     def _around_samples(self) -> Iterator[SpecConflict]:
         """Gates that nobody brings anything: a verdict on users' answers or questions needs who keeps some of them."""
-        clusters = isinstance(self.fleet, ClusterFleetSpec)
         if self.samples and isinstance(self.fleet, TheirsFleetSpec):
             expected = "no `samples`: engines of others keep none"
             yield SpecConflict(("samples",), "samples of users' requests with `fleet.rollout`", expected)
         if self.samples and self.engine.image is not None:
             expected = "an engine that tidegate builds, or no `samples`: an image of your own keeps none"
             yield SpecConflict(("samples",), "samples of users' requests with `engine.image`", expected)
-        if self.canary is None:
-            return
-        where = ("stages", [stage.name for stage in self.stages].index("canary"), "canary", "gates")
-        sources = stage_sources("canary", self.gates)
-        for place, gate in enumerate(self.canary.gates):
-            kind = self.gates.kind_of(gate).name if gate in self.gates.asked else gate
-            if "samples" in sources.get(gate, ()) and self.samples is None:
-                found = f"'{gate}' of users' answers, and nobody keeps any"
-                yield SpecConflict((*where, place), found, "a section `samples`, or the gate in shadow alone")
-            if kind == "drift" and clusters:
-                found = f"'{gate}' in clusters, where nobody writes down what users ask"
-                yield SpecConflict((*where, place), found, "`fleet: {kind: local}`, or no such gate")
+        for index, stage in enumerate(self.stages):
+            sources = self.sources_in(stage.name)
+            for place, gate in enumerate(getattr(stage, stage.name).gates):
+                if "samples" not in sources.get(gate, ()):
+                    continue
+                settings = self.gates.asked[gate]
+                if self.samples is None:
+                    found = f"'{gate}' of users' answers, and nobody keeps any"
+                    expected = "a section `samples`, or no such gate"
+                    yield SpecConflict(("stages", index, stage.name, "gates", place), found, expected)
+                elif isinstance(settings, AgreementGate) and "min_similarity" not in settings.model_fields_set:
+                    found = "users' answers without `min_similarity`"
+                    expected = "how alike two of one version are, at the temperatures that users ask for"
+                    yield SpecConflict(("gates", gate), found, expected)
+
+    def sources_in(self, stage: StageKind) -> Mapping[str, tuple[Source, ...]]:
+        """Who counts in a stage for the gates that have sources of their own there."""
+        return stage_sources(stage, self.gates, samples=self.samples is not None)
 
     def _around_look(self, asked: timedelta | None) -> Iterator[SpecConflict]:
         """A look that does not have three scrapes of each arm in it."""
@@ -331,6 +337,21 @@ class Delivery(SpecModel):
             yield SpecConflict(("engine", "image"), "an image in the local fleet", expected)
         yield from below(("metrics",), self.metrics.of_machine())
 
+    @property
+    def asks_engines(self) -> tuple[str, ...]:
+        """Stages that ask engines of one arm."""
+        return tuple(name for name in ("offline", "load", "shadow") if getattr(self, name))
+
+    def asks_arms(self, region: str) -> bool:
+        """Whether single arms of the region can be asked: else nobody asks a canary that has no user yet."""
+        return isinstance(self.fleet, LocalFleet) or bool(self.fleet.regions[region].arms or self.arm_services(region))
+
+    def arm_services(self, region: str) -> Mapping[str, str]:
+        """The Services that are asked through the region's API server, by arm: where the spec has no address of one."""
+        if not isinstance(self.fleet, TheirsFleetSpec) or self.fleet.regions[region].arms or not self.asks_engines:
+            return {}
+        return self.fleet.arm_services
+
     def _around_fleet(self) -> AroundFleet:
         return AroundFleet(
             name=self.metadata.name,
@@ -339,7 +360,7 @@ class Delivery(SpecModel):
             accelerator=self.engine.accelerator,
             analysed=bool(self.slos),
             same_image=self.engine.image is not None,
-            asks_engines=tuple(name for name in ("offline", "load", "shadow") if getattr(self, name)),
+            asks_engines=self.asks_engines,
             copies=self.shadow is not None,
         )
 
@@ -365,7 +386,7 @@ class Delivery(SpecModel):
         sources = self.sources
         known, tested = self.gates.asked, tested_kinds()
         asked = set(self.canary.gates) if self.canary else set()
-        asked |= {gate for gate, by in stage_sources("shadow", self.gates).items() if "proxy" in by} & set(
+        asked |= {gate for gate, by in self.sources_in("shadow").items() if "proxy" in by} & set(
             self.shadow.gates if self.shadow else ()
         )
         stated = sorted(gate for gate in asked if gate in known and self.gates.kind_of(gate).name in tested)
@@ -393,7 +414,9 @@ class Delivery(SpecModel):
         if stage.offline and stage.offline.dataset is None:
             for gate in (gate for gate in stage.offline.gates if isinstance(known.get(gate), QualityGate)):
                 yield SpecConflict(where, f"no dataset, and gate {gate}", "dataset: the golden set that is asked")
-        if stage.shadow and not self.has_golden_set and not (self.traffic and self.traffic.prompts):
+        sources = self.sources_in(stage.name)
+        probes = any("probe" in sources.get(gate, ()) for gate in stage.shadow.gates) if stage.shadow else False
+        if probes and not self.has_golden_set and not (self.traffic and self.traffic.prompts):
             yield SpecConflict(where, "no prompts to pair", "prompts at traffic.prompts")
         if stage.load:
             yield from self._around_load(stage.load, where)

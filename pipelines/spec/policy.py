@@ -103,6 +103,8 @@ def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str, bool]]:
         for name, region in spec.fleet.regions.items():
             place: Loc = ("fleet", "regions", name)
             yield (*place, "entry"), region.entry, False
+            if region.prometheus.keda:
+                yield (*place, "prometheus", "keda"), region.prometheus.keda, False
             yield from (((*place, key), url, False) for key, url in region.arms.items())
     if spec.git and "://" in spec.git.repository:
         yield ("git", "repository"), spec.git.repository, True
@@ -114,9 +116,8 @@ def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
     for name, region in spec.fleet.regions.items():
         place: Loc = ("fleet", "regions", name, "prometheus")
         yield place, region.prometheus
-        for who, endpoint in {"rollouts": region.prometheus.rollouts, "keda": region.prometheus.keda}.items():
-            if endpoint:
-                yield (*place, who), endpoint
+        if region.prometheus.rollouts:
+            yield (*place, "rollouts"), region.prometheus.rollouts
 
 
 def _may_be_plain(address: str, trust: SpecTrust) -> bool:

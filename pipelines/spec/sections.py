@@ -202,7 +202,7 @@ class SamplesSpec(SpecModel):
     """What engines keep of users' requests and answers while a stage asks for it; without this section nothing."""
 
     share: Percent = Field(default=0.05, gt=0, le=1, validate_default=False)
-    """Of a region's requests. Half of it from each arm where users are on both, as far as an arm has so many."""
+    """Of a region's requests: in shadow with their copies; in canary half from each arm, as far as it has so many."""
     redact: tuple[Redacted, ...] = REDACTED  # type: ignore[assignment]
     """Taken out in the engine, before anything is kept."""
     words: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 
 import yaml
@@ -100,19 +100,6 @@ class FieldFile:
 
     def _error(self, line: int, path: str, found: str, expected: str) -> SpecError:
         return SpecError([Problem(self._file, line, path, found, expected)])
-
-
-def with_values(text: str, values: Mapping[str, str], *, file: str, within: str = "") -> str:
-    """The text with these values, by their pointers; what is said already stays as it is written.
-
-    Raises:
-        SpecError: as `FieldFile`.
-    """
-    for pointer, value in values.items():
-        there = FieldFile(text, file)
-        if there.value(pointer, within=within) != value:
-            text = there.replaced(pointer, value, within=within)
-    return text
 
 
 def _child(node: yaml.Node | None, part: str) -> yaml.Node | None:

@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from pipelines.events.state import DeliveryState
 from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionState
 from tidegate.core.errors import ExitCode
+from tidegate.core.model import Value
 
 
-@dataclass(frozen=True)
-class DeliveryStatus:
-    """The records of the last delivery as MLflow has them, and what it has not taken yet."""
+class StatusReport(Value):
+    """The records of the last delivery as MLflow has them, and what every region serves."""
 
     last: DeliverySummary | None = None
     alive: bool = False
-    story: DeliveryState = field(default_factory=DeliveryState)
+    """Whether it has not ended, and its process shows signs of life."""
+    story: DeliveryState = DeliveryState()
     unwritten: int = 0
-    """What waits on this machine's disk for MLflow to answer."""
+    """Events that wait on this machine's disk for MLflow to answer."""
     unreadable: str | None = None
     """Why MLflow said nothing; None when it answered."""
-
-
-@dataclass(frozen=True)
-class PastDelivery:
-    """A delivery as a list shows it."""
-
-    summary: DeliverySummary
-    alive: bool
-    """Whether it has not ended, and its process shows signs of life."""
-
-
-@dataclass(frozen=True)
-class FleetSnapshot:
-    """One look at every region."""
-
-    regions: Sequence[RegionState]
-    silent: Mapping[str, str]
-    """Why others cannot be seen."""
-    carried: Mapping[str, CarrierHeartbeat]
+    regions: tuple[RegionState, ...] = ()
+    silent: Mapping[str, str] = {}
+    """Why other regions cannot be seen."""
+    carried: Mapping[str, CarrierHeartbeat] = {}
     """Who carries the trials, where somebody does."""
-
-
-@dataclass(frozen=True)
-class StatusReport:
-    """The last delivery, and what every region serves."""
-
-    delivery: DeliveryStatus
-    fleet: FleetSnapshot
-    process: int | None
+    process: int | None = None
     """Of the delivery that runs here."""
-    mlflow: str
+    mlflow: str = ""
     """Where the records and the versions are, without a password."""
     in_production: str | None = None
     """What serves by the registry's alias, under the name that regions have for it; None when that is not known."""
@@ -60,8 +37,7 @@ class StatusReport:
     @property
     def exit_code(self) -> ExitCode:
         """4 when a region cannot be seen, or serves nobody, or the records cannot be read."""
-        fleet = self.fleet
-        serving = [region.stable is not None and region.stable.ready for region in fleet.regions]
+        serving = [region.stable is not None and region.stable.ready for region in self.regions]
         # None at all is no fleet.
-        well = serving and all(serving) and not fleet.silent and self.delivery.unreadable is None
+        well = serving and all(serving) and not self.silent and self.unreadable is None
         return ExitCode.DELIVERED if well else ExitCode.OUTSIDE

@@ -1,8 +1,8 @@
 """Runs a command whose whole family ends with our parent: `guard.py SIGNAL PARENT COMMAND...`.
 
 A program that starts programs (vLLM has an engine core and workers) leaves them behind when it is killed. The
-guard leads the process group, so that nobody in it outlives the command, nor the process PARENT. SIGTERM and
-SIGHUP are handed on. It imports nothing of tidegate, so that it costs ten milliseconds.
+guard leads the process group, so that nobody in it outlives the command, nor the process PARENT. SIGTERM is
+handed on. It imports nothing of tidegate, so that it costs ten milliseconds.
 """
 
 import ctypes
@@ -23,16 +23,12 @@ def main() -> None:
     def hand_on(*_: object) -> None:
         os.kill(child, signal.SIGTERM)
 
-    def hang_up(*_: object) -> None:
-        os.kill(child, signal.SIGHUP)
-
     def orphaned(*_: object) -> None:
         if int(ending) == signal.SIGKILL:
             os.killpg(0, signal.SIGKILL)
         hand_on()
 
     signal.signal(signal.SIGTERM, hand_on)
-    signal.signal(signal.SIGHUP, hang_up)
     # Not SIGTERM: a person who stops the guard and a parent that is gone are two things.
     signal.signal(signal.SIGUSR1, orphaned)
     _when_parent_ends(signal.SIGUSR1)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from tidegate.core.adapters.asgi import serving
 from tidegate.core.errors import OutsideError
-
-LONGEST_SECONDS = 5.0
-"""For a request to be said."""
-
-LARGEST = 8192
-"""Bytes of a request's head."""
 
 
 @asynccontextmanager
@@ -27,37 +28,20 @@ async def answering(port: int, problem: Callable[[], str]) -> AsyncIterator[int]
         OutsideError: the port is taken.
     """
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(LONGEST_SECONDS):
-                writer.write(_answer(await reader.readuntil(b"\r\n\r\n"), problem))
-                await writer.drain()
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            # Anyone who asked is gone, or was no probe.
-            pass
-        finally:
-            writer.close()
+    async def lives(_: Request) -> PlainTextResponse:
+        return PlainTextResponse("200 OK\n")
 
+    async def is_of_use(_: Request) -> PlainTextResponse:
+        why = problem()
+        return PlainTextResponse(f"{why or '200 OK'}\n", 503 if why else 200)
+
+    both = socket.has_dualstack_ipv6()
     try:
-        server = await asyncio.start_server(answer, None, port, limit=LARGEST)
+        family = socket.AF_INET6 if both else socket.AF_INET
+        listener = socket.create_server(("", port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise OutsideError(f"cannot listen on port {port}: {error}", hint="name another --probes") from error
-    async with server:
-        yield int(server.sockets[0].getsockname()[1])
-
-
-def _answer(head: bytes, problem: Callable[[], str]) -> bytes:
-    words = head.split(b"\r\n", 1)[0].split()
-    path = words[1] if len(words) == 3 and words[0] == b"GET" else b""
-    if path == b"/healthz":
-        return _said("200 OK", "")
-    if path == b"/readyz":
-        why = problem()
-        return _said("503 Service Unavailable" if why else "200 OK", why)
-    return _said("404 Not Found", "")
-
-
-def _said(status: str, text: str) -> bytes:
-    body = f"{text or status}\n".encode()
-    head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
+    app = Starlette(routes=[Route("/healthz", lives), Route("/readyz", is_of_use)])
+    with listener:
+        async with serving(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"), listener):
+            yield int(listener.getsockname()[1])

@@ -61,11 +61,6 @@ class ChildProcess:
         with self.log.open(encoding="utf-8", errors="replace") as lines:
             return next((found[1].strip() for line in lines if (found := _CAUSE.search(line))), None)
 
-    def hang_up(self) -> None:
-        """SIGHUP, which many programs take as the request to read their configuration again."""
-        if self.alive:
-            self._process.send_signal(signal.SIGHUP)
-
     async def stop(self, *, grace_seconds: float) -> None:
         """SIGTERM, up to `grace_seconds` of patience, then SIGKILL for whatever its group still holds."""
         if self._process.returncode is not None:

@@ -6,7 +6,6 @@ import asyncio
 import re
 import shutil
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from rollouts.adapters import process, sockets
@@ -17,15 +16,12 @@ from rollouts.local import scrape_config
 from rollouts.local.locks import replace_json
 from rollouts.local.xds import LOOPBACK
 from tidegate.core.children import Child
-from tidegate.core.errors import OutsideError, Refused, TidegateError
+from tidegate.core.errors import OutsideError, Refused
 from tidegate.core.files import replace_file
 from tidegate.core.model import Json
 
 START_SECONDS = 60.0
 """After a kill it first replays what it had not yet written to disk."""
-
-RELOAD_SECONDS = 30.0
-"""It waits for evaluations that run before it takes new rules."""
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 10.0
@@ -34,7 +30,7 @@ RETENTION = "1d"
 """Longer than any delivery; what is to stay of one is in the ledger."""
 
 _REFUSED = re.compile(r'msg="loading groups failed" err="((?:[^"\\]|\\.)*)"')
-"""How its log says what is wrong with rules; its answer to a reload says only that something is."""
+"""How its log says what is wrong with rules, before it ends."""
 
 
 def binary() -> str:
@@ -47,9 +43,6 @@ def binary() -> str:
     if found is None:
         raise OutsideError("prometheus is not installed", hint="apt-get install prometheus")
     return found
-
-
-_LOADED = re.compile(r"^prometheus_config_last_reload_(\w+) (\S+)$", re.MULTILINE)
 
 
 class PrometheusProcess:
@@ -81,28 +74,30 @@ class PrometheusProcess:
                 await self._start()
 
     async def load_rules(self, text: str) -> None:
-        """Return when it evaluates the rules of this rule file and no others; saying the same again costs nothing.
+        """Start it again with the rules of this rule file and no others; saying the same again costs nothing.
+
+        Not by a reload: `--web.enable-lifecycle` lets anybody who may send to a port of the loopback end it.
 
         Raises:
             Refused: when it finds fault with them; it goes on with those of before.
-            OutsideError: when it does not answer; it goes on with those of before once it is back.
+            OutsideError: when it does not come up.
         """
         async with self._changing:
-            if text == self._rules:
+            before, self._rules = self._rules, text
+            if text == before:
                 return
-            # One that is dead is started with the rules of before.
-            if not self.alive:
-                await self._start()
-            replace_file(self._rules_file, text)
             try:
-                await self._reload()
-            except TidegateError:
-                replace_file(self._rules_file, self._rules)
-                # Else it would report a configuration that failed for as long as it lives.
-                with suppress(TidegateError):
-                    await self._reload()
-                raise
-            self._rules = text
+                await self._start()
+            except OutsideError as error:
+                self._rules = before
+                await self._start()
+                found = _REFUSED.search(error.detail or "")
+                if found is None:
+                    raise
+                # Without what only a log needs.
+                words = found[1].replace('\\"', '"').replace("\\n", " ").removeprefix(f"{self._rules_file}: ")
+                hint = "mend the SLO that they come from"
+                raise Refused(f"prometheus refuses the rules: {words}", hint=hint) from error
 
     def scrape(self, targets: list[Json]) -> None:
         """Scrape these from now on; saying the same again costs nothing."""
@@ -146,33 +141,3 @@ class PrometheusProcess:
             return (await self._http.get(f"{self.url}/-/ready")).is_success
         except Unreachable:
             return False
-
-    async def _reload(self) -> None:
-        assert self._child is not None, "nothing runs that could reload"
-        child, said = self._child, self._child.log.stat().st_size
-        well_before, before = await self._loaded()
-        # Not by HTTP (`--web.enable-lifecycle`): the one who may send to a port of the loopback could end it too.
-        child.hang_up()
-        deadline = time.monotonic() + RELOAD_SECONDS
-        while True:
-            well, at = await self._loaded()
-            if at > before:
-                return
-            found = _REFUSED.findall(child.log.read_bytes()[said:].decode(errors="replace"))
-            if not well and (well_before or found):
-                # Without what only a log needs.
-                plain = (text.replace('\\"', '"').replace("\\n", " ") for text in found)
-                words = "; ".join(text.removeprefix(f"{self._rules_file}: ") for text in plain)
-                raise Refused(
-                    f"prometheus refuses the rules: {words or 'see its log'}",
-                    hint="mend the SLO that they come from",
-                )
-            if time.monotonic() > deadline:
-                raise Unreachable("prometheus did not read its rules", hint=f"see {child.log}")
-            await asyncio.sleep(POLL_SECONDS)
-
-    async def _loaded(self) -> tuple[bool, float]:
-        """Whether its last reading of the configuration went well, and the Unix time of the last that did."""
-        text = (await self._http.get(f"{self.url}/metrics", timeout=RELOAD_SECONDS)).text
-        told = {name: float(value) for name, value in _LOADED.findall(text)}
-        return told.get("successful") == 1, told.get("success_timestamp_seconds", 0.0)

@@ -24,7 +24,7 @@ from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, launch_of, version_labels
 from rollouts.cluster.region import live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.errors import Conflict, FleetError, NotFound, NotPossible, NotTheCarrier, Overruled
+from rollouts.errors import Conflict, FleetError, Forbidden, Invalid, NotFound, NotPossible, NotTheCarrier, Overruled
 from rollouts.kube.client import KubeClient
 from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import at, is_ready, said, written
@@ -282,6 +282,18 @@ async def count_ready(cluster: KubeClient, selector: Json) -> int:
         return 0
     pods = await cluster.list(PODS, labels=written(selector))
     return sum(is_ready(pod) for pod in pods.items)
+
+
+async def refusals(cluster: KubeClient, manifests: Sequence[Json]) -> list[str]:
+    """What the API server has against these objects, by dry runs; nothing is said where nobody may ask."""
+    found: list[str] = []
+    for wanted, live in zip(manifests, await live_objects(cluster, manifests), strict=True):
+        try:
+            with suppress(Forbidden, NotFound):
+                await cluster.apply(_reapplied(wanted, live) if live else wanted, force=True, dry_run=True)
+        except Invalid as error:
+            found.append(error.message)
+    return found
 
 
 def _reapplied(manifest: Json, live: Json) -> Json:

@@ -23,13 +23,14 @@ from rollouts.cluster.desired_objects import (
     ApplyTransaction,
     engine_of,
     is_deployed,
+    refusals,
     refuse_other_engine,
     tried,
     warm_limit,
 )
 from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
 from rollouts.cluster.reference import RegionNotes, with_workload
-from rollouts.cluster.region import CarriedRegion, Served, foreign_objects, refuse_foreign
+from rollouts.cluster.region import CarriedRegion, Served, foreign_objects, refuse_foreign, refuse_misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.state import (
     how_to_continue,
@@ -80,21 +81,26 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         render: Render = lambda _: (),
         served: Served | None = None,
         carrier: Carrier | None = None,
+        tried: Engine | None = None,
     ) -> None:
         """`render` makes what the region needs for an engine; without `served` traffic is not verified.
 
-        Without a `carrier` the fleet is read-only.
+        Without a `carrier` the fleet is read-only. The objects of `tried` are shown to the API server beforehand.
         """
         workload = ((DEPLOYMENTS, config.workload),) if config.workload else ()
         moving = ((ROLLOUTS, config.rollout), *workload, (config.routes.resource, config.route))
         super().__init__(config, cluster, clock, moving=moving, served=served, carrier=carrier)
-        self._config, self._routes, self._render = config, config.routes, render
+        self._config, self._routes, self._render, self._tried = config, config.routes, render, tried
         self._rollout = RolloutClient(config.rollout, cluster, clock, allows=self.fence.allows)
 
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         # Which engine it is changes no name.
-        manifests = self._render(Engine(version="0", digest="", model=self._config.name, image="none"))
-        return await self._retries.run(lambda: foreign_objects(self._cluster, manifests, self._config.name))
+        any_engine = Engine(version="0", digest="", model=self._config.name, image="none")
+        manifests = self._render(self._tried or any_engine)
+        found = await self._retries.run(lambda: foreign_objects(self._cluster, manifests, self._config.name))
+        if self._tried and not found:
+            refuse_misfits(self.region, await self._retries.run(lambda: refusals(self._cluster, manifests)))
+        return found
 
     async def deploy(self, engine: Engine) -> RegionState:
         transaction = ApplyTransaction(self._config, self._cluster, self._clock, fence=self.fence)

@@ -206,12 +206,24 @@ class Guard:
             self._began = False
             if record and record.token == GUARD and found:
                 await self._cluster.replace(LEASES, released_lease(found))
+            elif record is None or not record.token:
+                await self._stop_unused(seen)
             return None
         silence = self._vigil.silence(self._clock.now(), moment)
         goes_on = record is not None and record.token == GUARD and (self._began or bool(silence))
         if not goes_on and silence <= self._lasts:
             return None
         return await self._take_back(found, seen, silence)
+
+    async def _stop_unused(self, seen: View) -> None:
+        """The engines of a backend that has had no users for as long as the spec keeps them."""
+        if isinstance(seen, PeersSnapshot) and (peer := seen.unused(self._clock.now())):
+            fleet = RouteFleet(
+                seen.place, cluster=self._cluster, clock=self._clock, carrier=Carrier(token=GUARD, who=WHO)
+            )
+            await fleet.stop_unused()
+            await fleet.leave()
+            self._tell(f"{self._config.region}: {peer}, which has no users, was scaled down")
 
     async def _take_back(self, found: Json | None, seen: View, silence: timedelta) -> GuardAction | None:
         now = self._clock.now()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from jsonpointer import resolve_pointer
@@ -14,7 +15,7 @@ from jsonpointer import resolve_pointer
 from rollouts.base import RegionReading, RegionSplit, ServingVersion
 from rollouts.cluster.model import Place, RegionView
 from rollouts.errors import NotPossible
-from rollouts.kube.objects import condition
+from rollouts.kube.objects import at, condition
 from rollouts.kube.resources import INFERENCE_POOLS
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.ownership import last_writer
@@ -34,6 +35,8 @@ class RoutePlace(Place):
     reference: RouteReference
     urls: Mapping[str, str] = {}
     """Where engines of each peer answer, whatever the weights."""
+    keep_seconds: float | None = None
+    """How long a peer without users keeps its engines; None until it gets the next version."""
 
     @property
     def by_reference(self) -> bool:
@@ -53,6 +56,8 @@ class PeerNotes(Value):
     """Percent of users on the peer that is on trial."""
     mirror: int = 0
     """Percent of requests copied to it."""
+    emptied: datetime | None = None
+    """When the peer without users lost them; None once its engines are gone too."""
 
     def on(self, route: Json, *, without: str = "") -> Json:
         """The route with this, and without that annotation."""
@@ -166,6 +171,17 @@ class PeersSnapshot(RegionView):
             mirror=self.mirror,
         )
 
+    def unused(self, now: datetime) -> str:
+        """The peer whose engines tidegate started and has no use for any more; empty for none.
+
+        Without a ready engine of the stable those of the other are the only ones left to go back to.
+        """
+        kept, since = self.place.keep_seconds, self.notes.emptied
+        if kept is None or since is None or (now - since).total_seconds() < kept:
+            return ""
+        needed = self.notes.stable or self.weight or self.problems[self.stable]
+        return self.other if self.place.reference.peers[self.other].workload and not needed else ""
+
     @property
     def reading(self) -> RegionReading:
         """For the rules of a fleet: peers of which nobody knows what they serve have no part in it."""
@@ -212,6 +228,29 @@ def answers(route: Json) -> Iterator[tuple[bool, str]]:
             told = f"{who} says {odd.get('type')} is false, {odd.get('reason')}: {odd.get('message')}"
             why = shortened(one_line(told))
         yield seen, why
+
+
+WEIGHTS_IGNORED: Mapping[str, str] = {
+    # volcano-sh/kthena#1468 and #1473, of August 2026; #1471 mends it.
+    "volcano.sh/kthena-router": "before kthena#1471 it sends everybody to the first pool of a rule",
+    # envoyproxy/ai-gateway 1.1.0, internal/extensionserver/post_route_modify.go; plain Envoy Gateway refuses pools.
+    "gateway.envoyproxy.io/gatewayclass-controller": "Envoy AI Gateway takes one pool a rule, and fails at two (1.1.0)",
+}
+"""By `controllerName`: gateways that say that they take a rule with two InferencePools, and do not heed its weights."""
+
+
+def has_pools(route: Json | None) -> bool:
+    """Whether it leads users to InferencePools."""
+    rules = at(route, "spec", "rules", default=[])
+    return any(each.get("kind") == INFERENCE_POOLS.kind for rule in rules for each in rule.get("backendRefs") or [])
+
+
+def doubts(route: Json | None) -> Iterator[str]:
+    """What is known against its gateways, although they say nothing against it; of pools alone."""
+    for parent in at(route, "status", "parents", default=[]) if has_pools(route) else ():
+        if why := WEIGHTS_IGNORED.get(name := str(parent.get("controllerName"))):
+            gateway = (parent.get("parentRef") or {}).get("name")
+            yield f"gateway {gateway} ({name}): {why}; a delivery ends when another share arrives than the weight says"
 
 
 def misfits(snapshot: PeersSnapshot) -> Iterator[str]:

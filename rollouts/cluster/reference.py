@@ -121,12 +121,12 @@ def _places(container: Json, path: str, theirs: RolloutReference) -> Iterator[Fi
                 if each.get("name") == name[1:] and "value" in each:
                     yield FieldPlace(name, f"{path}/env/{index}/value", str(each["value"]))
         else:
-            found = [_argument(container.get(part) or [], f"{path}/{part}", name) for part in ("args", "command")]
+            found = [argument_place(container.get(part) or [], f"{path}/{part}", name) for part in ("args", "command")]
             yield from (each for each in found if each)
 
 
-def _argument(words: Sequence[Any], path: str, name: str) -> FieldPlace | None:
-    """The last of them counts, as for vLLM."""
+def argument_place(words: Sequence[Any], path: str, name: str) -> FieldPlace | None:
+    """Where an argument's value stands among words that are at `path`; the last of them counts, as for vLLM."""
     found = None
     for index, word in enumerate(map(str, words)):
         if word.startswith(f"{name}="):

@@ -13,7 +13,7 @@ from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, Revision, noted
-from rollouts.cluster.peers import answers
+from rollouts.cluster.peers import answers, doubts, has_pools
 from rollouts.cluster.reference import (
     RegionNotes,
     field_patch,
@@ -27,7 +27,6 @@ from rollouts.cluster.region import Served, refuse_misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, NotConfirmed, Unfit
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import at
 from rollouts.kube.resources import DEPLOYMENTS, INFERENCE_POOLS, ROLLOUTS
 from rollouts.manifests.conventions import NOTES
 from rollouts.manifests.theirs_spec import POD_HASH, RolloutReference
@@ -35,6 +34,7 @@ from rollouts.model import Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
 from tidegate.core.names import POD_TEMPLATE_HASH
+from tidegate.core.process import note
 
 AUTOSCALER = "kube-controller-manager"
 """The field manager of `spec.replicas` where a HorizontalPodAutoscaler has scaled, KEDA's too."""
@@ -82,6 +82,8 @@ class ReferencedFleet(ArgoFleet):
         """
         snapshot = await self._retries.run(self.look)
         refuse_misfits(self.region, misfits(snapshot, self._theirs, self._needs))
+        for doubt in doubts(snapshot.route):
+            note(f"{self.region}: {doubt}")
         if self._scraped and snapshot.stable and not await self._scraped(snapshot.stable.hash):
             raise Unfit(
                 f"{self.region}: no series in Prometheus has {POD_HASH}={snapshot.stable.hash}, by which versions are "
@@ -164,7 +166,7 @@ class ReferencedFleet(ArgoFleet):
     async def _promote(self) -> RegionSnapshot:
         """With pools the stable's has the new version's pods while the canary's still has everybody."""
         snapshot = await self._entered()
-        if snapshot.trial and has_pools(snapshot):
+        if snapshot.trial and has_pools(snapshot.route):
             snapshot = await self._move_to(snapshot, pause_points(snapshot.argo.steps)[-1])
             if not snapshot.is_canary_down:
                 await self._select(snapshot, self._theirs.stable_service, snapshot.trial)
@@ -177,7 +179,7 @@ class ReferencedFleet(ArgoFleet):
     async def _select(self, snapshot: RegionSnapshot, pool: str, which: Revision | None = None) -> None:
         """That InferencePool selects the pods of that revision, or of the trial; nothing where users reach Services."""
         which = which or snapshot.trial
-        if which is None or not has_pools(snapshot):
+        if which is None or not has_pools(snapshot.route):
             return
         found = await self._cluster.get(INFERENCE_POOLS, pool)
         if found["spec"]["selector"]["matchLabels"].get(POD_TEMPLATE_HASH) == which.hash:
@@ -245,19 +247,13 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
     scaled = any((each.get("manager"), each.get("subresource")) == (AUTOSCALER, "scale") for each in writers)
     if canary.get("dynamicStableScale") and scaled:
         yield f"dynamicStableScale with an autoscaler: {_patch('remove', '/spec/strategy/canary/dynamicStableScale')}"
-    if has_pools(snapshot):
+    if has_pools(snapshot.route):
         needs = needs.model_copy(update={"dark": needs.dark or "members of its InferencePool"})
         points, last = pause_points(snapshot.argo.steps), "/spec/strategy/canary/steps/-"
         if not points or points[-1].weight != 100:
             added = ", ".join((_patch("add", last, {"setWeight": 100}), _patch("add", last, {"pause": {}})))
             yield f"at a promotion an InferencePool is without members unless the canary has all users first: {added}"
     yield from _of_steps(snapshot.argo, needs)
-
-
-def has_pools(snapshot: RegionSnapshot) -> bool:
-    """Whether users reach InferencePools by the names of the Services, whose weights the plugin moves as well."""
-    rules = at(snapshot.route, "spec", "rules", default=[])
-    return any(each.get("kind") == INFERENCE_POOLS.kind for rule in rules for each in rule.get("backendRefs") or [])
 
 
 def _of_strategy(canary: Json, theirs: RolloutReference) -> Iterator[str]:

@@ -21,6 +21,7 @@ from rollouts.cluster.peers import (
     RoutePlace,
     answers,
     changes,
+    doubts,
     field_of,
     misfits,
     undone,
@@ -39,6 +40,7 @@ from rollouts.manifests.theirs_spec import BackendKind, PeerSpec, WorkloadSpec
 from rollouts.model import NOT_OURS_TO_START, Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
+from tidegate.core.process import note
 
 POLL_SECONDS = 1.0
 ANSWERS_WITHIN = 30.0
@@ -76,6 +78,8 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
     async def foreign_objects(self) -> tuple[ForeignObject, ...]:
         snapshot = await self._retries.run(self.look)
         refuse_misfits(self.region, misfits(snapshot))
+        for doubt in doubts(snapshot.route):
+            note(f"{self.region}: {doubt}")
         return snapshot.foreign_objects
 
     async def deploy(self, engine: Engine) -> RegionState:
@@ -122,18 +126,31 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         assert stable is not None, "users are on one of the two, or go back to it"
         self._refuse_nobody(before, stable, split.weight)
         known = {peer: before.version(peer) for peer in self._peers}
+        ended = before.notes.stable or stable != before.stable
         notes = PeerNotes(
             versions={peer: each for peer, each in known.items() if each[0] in split.versions.values()},
             stable=stable if canary else "",
             previous=split.previous is not None,
             weight=split.weight,
             mirror=split.mirror,
+            emptied=None if canary else self._clock.now() if ended else before.notes.emptied,
         )
         # On the way back nobody is waited for.
         more = (split.previous and stable != before.stable) or split.weight > before.weight or split.mirror
         written = await self._cluster.replace(HTTP_ROUTES, before.routed(stable, notes))
         if more and written["spec"] != before.found["spec"]:
             await self._require_gateways(written, before.found)
+
+    async def stop_unused(self) -> None:
+        """Scale the workload down of a peer that has had no users for `fleet.keep`."""
+        snapshot = await self._entered()
+        peer = snapshot.unused(self._clock.now())
+        if theirs := self._peers[peer].workload if peer else None:
+            found = await self._cluster.get(WORKLOADS[theirs.kind], theirs.name)
+            if field_of(found, theirs.replicas):
+                await self._patch(theirs, [{"op": "replace", "path": theirs.replicas, "value": 0}], found)
+            notes = snapshot.notes.model_copy(update={"previous": False, "emptied": None})
+            await self._write(snapshot, notes.on(snapshot.found))
 
     async def read(self) -> RegionReading:
         return (await self.look()).reading

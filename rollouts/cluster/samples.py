@@ -60,7 +60,7 @@ class RegionSamples:
             raise Refused(
                 f"{self._region}: pod {lacking[0]} of version {version} cannot keep samples: it was made for a spec "
                 "without the section `samples`",
-                hint="deliver a version with the section and without the judge in canary; the next one can be judged",
+                hint="deliver a version with the section and without gates on users' answers; the next can be judged",
             )
 
     async def ask(self, text: str, *, first: bool) -> None:
@@ -76,8 +76,8 @@ class RegionSamples:
         else:
             await self._cluster.apply(told)
 
-    async def take(self, version: str, path: str, headers: Headers) -> tuple[list[Json], str]:
-        """What the pods of a version that are ready give away, and which give nothing for too long, and why.
+    async def take(self, version: str, path: str, headers: Headers) -> tuple[list[Json], str, bool]:
+        """What the ready pods of a version give away; which give nothing for too long, and why; whether all give some.
 
         Raises:
             FleetError: nobody says which pods there are.
@@ -86,7 +86,7 @@ class RegionSamples:
         found = await asyncio.gather(*(self._take(pod, path, headers) for pod in pods))
         problems = [each for each in found if isinstance(each, str)]
         answers = [each for each in found if not isinstance(each, str) and each is not None]
-        return answers, f"{self._region}: {'; '.join(problems)}" if problems else ""
+        return answers, f"{self._region}: {'; '.join(problems)}" if problems else "", len(answers) == len(pods)
 
     async def end(self, versions: Iterable[str], path: str, headers: Headers) -> None:
         """Nothing asks for samples any more, and the pods of these versions forget theirs. Never raises: engines end

@@ -54,34 +54,24 @@ def _prometheus_credential(snapshot: Snapshot, _: Json) -> Iterator[Observation]
         yield f"Prometheus of {snapshot.target.region} cannot be queried with these credentials", *snapshot.credential
 
 
-@error(
-    "query-refused",
-    cause="Prometheus cannot evaluate the query",
-    remediation="correct it; its own words say where",
-)
-def _query_refused(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
-    for answer in snapshot.answers:
-        if answer.refused:
-            asked = answer.question
-            yield f"Prometheus refuses the query of {asked.asked_by}", asked.query, answer.refused
-
-
 def _unanswered(snapshot: Snapshot) -> list[QueryResult]:
     """Queries without a sample."""
     return [each for each in snapshot.answers if not each.refused and all(map(math.isnan, each.samples))]
 
 
 @error(
-    "metric-unknown",
-    cause="no target exports this metric, its exporter is not scraped, or `tenant` names another's series: the "
-    "query can never have an answer",
-    remediation="check the name, that the exporter has it (some are for paying users only), the PodMonitor's "
-    "labels, and `tenant`",
+    "query-never-answered",
+    cause="Prometheus cannot evaluate the query; or no target exports this metric, its exporter is not scraped, or "
+    "`tenant` names another's series: the query can never have an answer",
+    remediation="check the query, the name, that the exporter has it (some are for paying users only), the "
+    "PodMonitor's labels, and `tenant`",
 )
-def _metric_unknown(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
-    for answer in () if snapshot.is_empty else _unanswered(snapshot):
-        if answer.unknown:
-            asked, names = answer.question, ", ".join(answer.unknown)
+def _query_never_answered(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
+    for answer in snapshot.answers:
+        asked, names = answer.question, ", ".join(answer.unknown)
+        if answer.refused:
+            yield f"Prometheus refuses the query of {asked.asked_by}", asked.query, answer.refused
+        elif names and not snapshot.is_empty:
             yield f"{asked.asked_by} asks for {names}, of which there is no series", asked.query
 
 

@@ -118,8 +118,8 @@ def _abort_cannot_finish(_: Snapshot, rollout: Json) -> Iterator[Observation]:
     "reverted-by",
     cause="somebody else than tidegate wrote the version that the Rollout asks for, such as a GitOps tool that "
     "applies what is in Git: the next delivery ends the same way",
-    remediation="`tidegate rollout render --as argo-ignore` prints what keeps Argo CD from it, "
-    "`--as flux-ignore` Flux; for others, take the Rollout out of what they apply, and deliver again",
+    remediation="`tidegate rollout render --as argo-ignore` prints what keeps Argo CD from it; for others, take the "
+    "Rollout out of what they apply, and deliver again",
 )
 def _reverted_by(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     if not snapshot.is_empty and (found := foreign_version(rollout, stable="")):
@@ -179,26 +179,17 @@ def _written(labels: Labels) -> str:
 
 @error(
     "route-missing",
-    cause="the Rollout sets weights on a route that is not there: the controller fails each time it reconciles, "
-    "and no status says so",
-    remediation="deliver again, or create the route as `tidegate rollout render` prints it",
+    cause="the Rollout sets weights on a route that is not there, or that has no rule with both of its Services: the "
+    "controller fails each time it reconciles, and no status says so",
+    remediation="deliver again, or write the route as `tidegate rollout render` prints it",
 )
 def _route_missing(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    kind = snapshot.target.routes.resource
-    if rollout and not snapshot.unread(kind) and not snapshot.route:
+    routes, route = snapshot.target.routes, snapshot.route
+    kind, rules = routes.resource, routes.shares(route)
+    if rollout and not route and not snapshot.unread(kind):
         what = f"there is no {kind.kind} {snapshot.target.delivery} in namespace {snapshot.namespace}"
         yield what, f"named in trafficRouting of {said(rollout)}"
-
-
-@error(
-    "route-without-service",
-    cause="weights are set on backends by the name of their Service; a route without both has nothing to set",
-    remediation="name both the stable and the canary Service in one rule of the route",
-)
-def _route_without_service(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    routes, route = snapshot.target.routes, snapshot.route
-    rules = routes.shares(route)
-    if rollout and route and not any({routes.stable, routes.canary} <= set(rule) for rule in rules):
+    elif rollout and route and not any({routes.stable, routes.canary} <= set(rule) for rule in rules):
         named = ", ".join(sorted({name for rule in rules for name in rule}))
         yield (
             f"{said(route)} has no rule with both {routes.stable} and {routes.canary}",
@@ -267,9 +258,8 @@ def _pods_to_come(snapshot: Snapshot, rollout: Json) -> int:
 
     As `promote --full` brings the new one up before the old one goes.
     """
-    ro, dynamic = Rollout(rollout), at(rollout, "spec", "strategy", "canary", "dynamicStableScale")
-    most = ro.replicas + 1 if dynamic else 2 * ro.replicas
-    return most - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in snapshot.pods)
+    ro = Rollout(rollout)
+    return 2 * ro.replicas - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in snapshot.pods)
 
 
 NODE_COMES_WITHIN = timedelta(minutes=10)

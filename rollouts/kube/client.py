@@ -24,7 +24,6 @@ from rollouts.errors import (
     Conflict,
     FleetError,
     Forbidden,
-    Gone,
     Invalid,
     NoAccess,
     NoConnection,
@@ -102,11 +101,9 @@ class KubeClient:
         except NotFound:
             return None
 
-    async def list(
-        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> ObjectList:
-        """All objects that match the selectors, at one moment."""
-        chosen = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+    async def list(self, resource: Resource, *, labels: str = "", namespace: str | None = None) -> ObjectList:
+        """All objects that match the selector, at one moment."""
+        chosen = {"labelSelector": labels} if labels else {}
         found = await self.send(Request("GET", resource, namespace=namespace, query=chosen))
         if "items" not in found or "metadata" not in found:
             raise Unreachable(
@@ -161,17 +158,13 @@ class KubeClient:
         *,
         kind: PatchKind = PatchKind.MERGE,
         subresource: str = "",
-        dry_run: bool = False,
-        namespace: str | None = None,
     ) -> Json:
         """Change a part; with `metadata.resourceVersion` in a merge patch, Conflict when somebody was faster."""
-        query = STRICT | (DRY_RUN if dry_run else {})
-        return await self.send(Request("PATCH", resource, name, namespace, subresource, kind, body, query))
+        return await self.send(Request("PATCH", resource, name, None, subresource, kind, body, STRICT))
 
-    async def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
+    async def delete(self, resource: Resource, name: str) -> None:
         """Ask for its end, dependents in the background; NotFound when it is gone already."""
-        query = {"propagationPolicy": "Background"}
-        await self.send(Request("DELETE", resource, name, namespace, query=query))
+        await self.send(Request("DELETE", resource, name, query={"propagationPolicy": "Background"}))
 
     async def send(self, request: Request) -> Json:
         """One request as it is; everything above is built on it."""
@@ -196,6 +189,21 @@ class KubeClient:
         raise Unreachable(
             f"{description}: something answered that is no API server",
             hint="check the server in the kubeconfig: a proxy or a login page answers",
+        )
+
+    async def stream(self, method: str, path: str, *, headers: Mapping[str, str], content: bytes) -> httpx.Response:
+        """The answer of what is behind the API server, as it comes, whatever its status; sent once. The caller ends it.
+
+        Raises:
+            FleetError: the API server was not reached.
+        """
+        arguments, credential = {"headers": headers, "content": content}, await self._credentials.credential()
+        response = await self._exchange(credential, method, path, arguments, stream=True)
+        if response.status_code != 401:
+            return response
+        await response.aclose()
+        return await self._exchange(
+            await self._credentials.credential(credential), method, path, arguments, stream=True
         )
 
     async def close(self) -> None:
@@ -225,19 +233,22 @@ class KubeClient:
                 if not (may_repeat(error, changes_nothing=changes_nothing) and await attempts.pause(error)):
                     raise
 
-    async def _exchange(self, credential: Credential, method: str, path: str, arguments: Json) -> httpx.Response:
+    async def _exchange(
+        self, credential: Credential, method: str, path: str, arguments: Json, *, stream: bool = False
+    ) -> httpx.Response:
         server, seconds = credential.server, max(MIN_SECONDS, min(TIMEOUT_SECONDS, time_left()))
         headers = arguments["headers"] | {"Accept": "application/json", "User-Agent": f"tidegate/{__version__}"}
         if credential.authorization:
             headers["Authorization"] = credential.authorization
         ours = {
             "headers": headers,
-            "timeout": httpx.Timeout(seconds, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
+            "timeout": httpx.Timeout(None if stream else seconds, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
             "extensions": {"sni_hostname": server.tls_name} if server.tls_name else {},
         }
         try:
             client = await self._client(server)
-            response = await client.request(method, server.url + path, **arguments | ours)
+            request = client.build_request(method, server.url + path, **arguments | ours)
+            response = await client.send(request, stream=stream)
         except (httpx.InvalidURL, httpx.RequestError) as error:
             kind, what, hint = next(row[1:] for row in NO_ANSWER if isinstance(error, row[0]))
             message = f"{server.url} {what.format(seconds=seconds)}"
@@ -361,7 +372,6 @@ KINDS: Mapping[int, type[ApiError]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
-    410: Gone,
     422: Invalid,
     429: TooManyRequests,
 }

@@ -17,9 +17,7 @@ def _in(group: str, version: str, plural: str, kind: str, *, namespaced: bool = 
 
 ARGO = "argoproj.io"
 ROLLOUTS = _in(ARGO, "v1alpha1", "rollouts", "Rollout")
-ANALYSIS_RUNS = _in(ARGO, "v1alpha1", "analysisruns", "AnalysisRun")
 ANALYSIS_TEMPLATES = _in(ARGO, "v1alpha1", "analysistemplates", "AnalysisTemplate")
-EXPERIMENTS = _in(ARGO, "v1alpha1", "experiments", "Experiment")
 
 APPLICATIONS = _in(ARGO, "v1alpha1", "applications", "Application")
 KUSTOMIZATIONS = _in("kustomize.toolkit.fluxcd.io", "v1", "kustomizations", "Kustomization")
@@ -70,7 +68,6 @@ HTTP_ROUTES = _in("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute")
 INFERENCE_POOLS = _in("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool")
 VIRTUAL_SERVICES = _in("networking.istio.io", "v1", "virtualservices", "VirtualService")
 SCALED_OBJECTS = _in("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject")
-TRIGGER_AUTHENTICATIONS = _in("keda.sh", "v1alpha1", "triggerauthentications", "TriggerAuthentication")
 POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
 NODE_POOLS = _in("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
 

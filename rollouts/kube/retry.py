@@ -22,7 +22,6 @@ from rollouts.errors import (
     ApiError,
     Conflict,
     FleetError,
-    Gone,
     Invalid,
     NoConnection,
     TooManyRequests,
@@ -66,7 +65,7 @@ Result = TypeVar("Result")
 
 def is_transient(error: FleetError) -> bool:
     """Whether the same operation may succeed later. A credential may expire while its successor is on its way."""
-    passing = isinstance(error, Unreachable | Conflict | Gone | TooManyRequests | Unauthorized)
+    passing = isinstance(error, Unreachable | Conflict | TooManyRequests | Unauthorized)
     return passing or _server_failed(error)
 
 

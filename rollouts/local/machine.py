@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +16,6 @@ GIB = 1 << 30
 RESERVE_BYTES = GIB // 2
 """Left for proxies, Prometheus and the delivery itself."""
 
-ENGINES_PER_CORE = 4
-"""Most engines of a local fleet wait: a warm previous serves nobody, a canary a few percent."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What this machine has now."""
-
-    available_bytes: int
-    """What new processes can take without pushing others out."""
-    cores: int
-    """Those that this process may run on."""
-
 
 @dataclass
 class Ticket:
@@ -43,8 +29,8 @@ class Ticket:
 class Admission:
     """Lets engines in one by one, so that two regions that start at once do not count the same memory."""
 
-    def __init__(self, measure: Callable[[], Machine]) -> None:
-        """`measure` is asked again for every engine."""
+    def __init__(self, measure: Callable[[], int]) -> None:
+        """`measure` is asked again for every engine: bytes that it can take without pushing others out."""
         self._measure = measure
         self._tickets: list[Ticket] = []
 
@@ -54,23 +40,17 @@ class Admission:
         Raises:
             Refused: when it does not fit, with the numbers; nothing is reserved.
         """
-        machine, engines = self._measure(), len(self._tickets)
+        available = self._measure()
         # The others are in what the machine has left.
         starting = sum(ticket.engine.memory_bytes for ticket in self._tickets if not ticket.settled)
-        free = machine.available_bytes - starting - RESERVE_BYTES
+        free = available - starting - RESERVE_BYTES
         if engine.memory_bytes > free:
             raise Refused(
                 f"version {engine.version} needs {_gib(engine.memory_bytes)} of memory and {_gib(max(free, 0))} are "
                 "free",
                 hint="stop something, or give the engine less memory",
-                detail=f"available {_gib(machine.available_bytes)}, promised to starting engines {_gib(starting)}, "
+                detail=f"available {_gib(available)}, promised to starting engines {_gib(starting)}, "
                 f"kept in reserve {_gib(RESERVE_BYTES)}",
-            )
-        most = machine.cores * ENGINES_PER_CORE
-        if engines >= most:
-            raise Refused(
-                f"{engines} engines run on {machine.cores} cores; at most {most} may",
-                hint="use fewer regions, or a machine with more cores",
             )
         ticket = Ticket(engine)
         self._tickets.append(ticket)
@@ -88,14 +68,12 @@ def _gib(size: int) -> str:
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def measure(cgroup: Path = CGROUP) -> Machine:
-    """Memory and cores that new processes can use, by the machine and by the container around us."""
+def measure(cgroup: Path = CGROUP) -> int:
+    """Bytes that new processes can take, by the machine and by the container around us."""
     # Inside a container the machine's own number is true and of no use: the limit around us comes first.
     available = psutil.virtual_memory().available
     limit = _container_bytes(cgroup)
-    return Machine(
-        available_bytes=available if limit is None else min(available, limit), cores=len(os.sched_getaffinity(0))
-    )
+    return available if limit is None else min(available, limit)
 
 
 def _container_bytes(cgroup: Path) -> int | None:

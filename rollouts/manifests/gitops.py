@@ -1,4 +1,4 @@
-"""What a delivery writes of a region's objects, told to the tools that would write it back from Git. Pure.
+"""What a delivery writes of a region's objects, told to Argo CD, which would write it back from Git. Pure.
 
 Of an object that a delivery applies it owns the whole content: a Rollout is replaced whole, and fields of Services and
 routes are Argo Rollouts'. So every top-level field is ignored, and not single fields below: Argo CD cannot keep one
@@ -18,11 +18,6 @@ from tidegate.core.model import Json, Value
 
 METADATA = ("/metadata/labels", "/metadata/annotations")
 _IDENTITY = ("apiVersion", "kind", "metadata", "status")
-
-RECONCILE = "kustomize.toolkit.fluxcd.io/ssa"
-"""The annotation by which Flux's kustomize-controller knows how to apply an object."""
-ONCE = "IfNotPresent"
-"""Flux brings an object that is not there, and leaves one that is."""
 
 
 class DeliveredObject(Value):
@@ -77,15 +72,3 @@ def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:
     ]
     # Without it the fields are ignored when differences are looked for, and written all the same by the next sync.
     return {"ignoreDifferences": ignored, "syncPolicy": {"syncOptions": ["RespectIgnoreDifferences=true"]}}
-
-
-def flux_settings(delivered: Iterable[DeliveredObject]) -> Json:
-    """For the `spec` of a Flux Kustomization: it brings these objects, and leaves them to deliveries."""
-    # A strategic merge patch; one of JSON would fail on an object without annotations.
-    patch = "apiVersion: {}\nkind: {}\nmetadata:\n  name: {}\n  annotations:\n    " + f"{RECONCILE}: {ONCE}\n"
-    patches = []
-    for each in delivered:
-        kind, group = each.resource, {"group": each.resource.group} if each.resource.group else {}
-        target = {**group, "kind": kind.kind, "name": each.name}
-        patches.append({"patch": patch.format(kind.api_version, kind.kind, each.name), "target": target})
-    return {"patches": patches}

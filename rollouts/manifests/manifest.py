@@ -98,11 +98,6 @@ class Site(Value):
         return {DELIVERY: self.name}
 
     @property
-    def priority(self) -> str:
-        """The PriorityClass of engines; empty for none."""
-        return cluster_wide(self.namespace, f"{self.name}-engines") if self.fleet.priority else ""
-
-    @property
     def keeps_samples(self) -> bool:
         """Whether this very engine may be asked to: an image that tidegate did not build knows nothing of it."""
         return self.release.samples and self.release.launch is None

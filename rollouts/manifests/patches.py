@@ -6,7 +6,7 @@ and after, however the patch is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, JsonValue
@@ -60,16 +60,12 @@ class Patched(NamedTuple):
     """The first thing wrong of each patch that is refused, with its place below `patches`."""
 
 
-Wrong = Callable[[Json], Iterable[tuple[Loc, str]]]
-"""What is wrong with an object: places in it, with what was found there."""
-
-
-def apply_patches(patches: Sequence[PatchSpec], objects: Iterable[Json], wrong: Wrong = lambda _: ()) -> Patched:
-    """One patch after the other; `wrong` judges what each of them made of an object."""
+def apply_patches(patches: Sequence[PatchSpec], objects: Iterable[Json]) -> Patched:
+    """One patch after the other. Whether a kind has a field is for the API server to say."""
     found, conflicts = list(objects), list[SpecConflict]()
     for place, patch in enumerate(patches):
         for index, before in enumerate(found):
-            after = _changed(before, patch, (place, "json6902"), wrong) if patch.target.chooses(before) else before
+            after = _changed(before, patch, (place, "json6902")) if patch.target.chooses(before) else before
             if isinstance(after, SpecConflict):
                 conflicts.append(after)
                 break
@@ -77,12 +73,12 @@ def apply_patches(patches: Sequence[PatchSpec], objects: Iterable[Json], wrong: 
     return Patched(tuple(found), tuple(conflicts))
 
 
-def _changed(before: Json, patch: PatchSpec, place: Loc, wrong: Wrong) -> Json | SpecConflict:
+def _changed(before: Json, patch: PatchSpec, place: Loc) -> Json | SpecConflict:
     # Deliveries without patches do without the library.
     import jsonpatch
     from jsonpointer import JsonPointerException
 
-    named, after, where = f"{before['kind']} {before['metadata']['name']}", before, place
+    named, after = f"{before['kind']} {before['metadata']['name']}", before
     for number, operation in enumerate(patch.json6902):
         where = (*place, number, "path")
         try:
@@ -93,22 +89,7 @@ def _changed(before: Json, patch: PatchSpec, place: Loc, wrong: Wrong) -> Json |
         for at_place, instead in touched(before, after):
             found = f"{field_path(before, at_place)} of {named}, which is a delivery's"
             return SpecConflict(where, found, instead)
-    was = set(wrong(before))
-    for at_place, message in wrong(after):
-        if (at_place, message) not in was:
-            found = f"{field_path(after, at_place)} of {named}: {message}"
-            return SpecConflict(where, found, f"what a {before['kind']} may say")
     return after
-
-
-def schema_problems(seen: Json) -> Iterable[tuple[Loc, str]]:
-    """Places and what is wrong there; none where what reads schemas is not installed: the API server says it later."""
-    from rollouts.manifests.schema import problems_in
-
-    try:
-        return [(problem.where, problem.message) for problem in problems_in(seen)]
-    except ImportError:
-        return ()
 
 
 def field_path(seen: Any, where: Loc) -> str:
@@ -159,7 +140,6 @@ RoleBinding: roleRef, subjects
 ClusterRoleBinding: roleRef, subjects
 ValidatingAdmissionPolicy: spec
 ValidatingAdmissionPolicyBinding: spec
-TriggerAuthentication: spec = fleet.regions.*.prometheus
 """
 """What is a delivery's, by kind, and the field of the spec that says it. `[]` is every item of a list that was there,
 which stay in their order and before all others; `#` the number of items; `*` every key that was there."""

@@ -272,26 +272,14 @@ class AutoscaleSpec(SpecModel):
     """Share of the KV cache in use, on average over engines."""
     ttft: Duration | None = Field(default=None, gt=timedelta(0))
     """Time to first token at the 95th percentile."""
-    up_after: Duration = timedelta(seconds=30)
-    """How long more has to be wanted before it is given."""
-    down_after: Duration = timedelta(minutes=15)
-    """How long less has to be wanted: an engine that goes takes minutes to come back."""
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """Bounds that leave nothing, no signal at all, engines that come and go, windows that Kubernetes refuses."""
-        least, most, up, down = self.min_replicas, self.max_replicas, self.up_after, self.down_after
-        silent = self.waiting is None and self.kv_cache is None and self.ttft is None
-        soon, later = f"{format_duration(down)}, as soon as up", f"more than `up_after`, which is {format_duration(up)}"
-        for wrong, field, found, expected in (
-            (least > most, "min_replicas", str(least), f"at most `max_replicas`, which is {most}"),
-            (silent, "waiting", "no signal", "at least one of waiting, kv_cache, ttft"),
-            (down <= up, "down_after", soon, later),
-            # The API server refuses a longer `stabilizationWindowSeconds`.
-            (up > timedelta(hours=1), "up_after", format_duration(up), "at most 1h"),
-            (down > timedelta(hours=1), "down_after", format_duration(down), "at most 1h"),
-        ):
-            if wrong:
-                yield SpecConflict((field,), found, expected)
+        """Bounds that leave nothing, no signal at all."""
+        least, most = self.min_replicas, self.max_replicas
+        if least > most:
+            yield SpecConflict(("min_replicas",), str(least), f"at most `max_replicas`, which is {most}")
+        if self.waiting is None and self.kv_cache is None and self.ttft is None:
+            yield SpecConflict(("waiting",), "no signal", "at least one of waiting, kv_cache, ttft")
 
 
 class WarmPoolSpec(SpecModel):
@@ -309,5 +297,3 @@ class GuardSpec(SpecModel):
     image: PinnedImage | None = None
     """An image with tidegate in it, as tidegate's Containerfile makes it; that of the spec's `workflow` when absent,
     and no guard where there is none either."""
-    cpu: Cores = "20m"
-    memory: Bytes = "192Mi"

@@ -8,14 +8,12 @@ from rollouts.kube.resources import CONFIG_MAPS, EVENTS
 from rollouts.manifests.admission import admission
 from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, driver, public_keys
 from rollouts.manifests.manifest import Place, Release, Site, manifest
-from rollouts.manifests.objects.access import access, account_with, guard_rights, route_rights
+from rollouts.manifests.objects.access import access, account_with, asking_rights, guard_rights, route_rights
 from rollouts.manifests.objects.capacity import (
     disruption_budget,
     node_pool,
     placeholders,
-    priority_classes,
     scaled_object,
-    trigger_authentication,
 )
 from rollouts.manifests.objects.guard import guard_of, guarding
 from rollouts.manifests.objects.network import network_policy, routes, services
@@ -74,22 +72,21 @@ def _labels(site: Site, given: Json) -> Json:
 def _setup(site: Site) -> Iterator[Json]:
     fleet, keys = site.fleet, site.release.public_keys
     yield from access(site)
-    yield from priority_classes(site)
     if fleet.nodes.karpenter:
         yield node_pool(site, fleet.nodes.karpenter)
     if fleet.network:
         yield network_policy(site, fleet.network)
     if keys:
         yield manifest(CONFIG_MAPS, public_keys(site.name), site, data={PUBLIC_KEYS: keys})
-    if credentials := trigger_authentication(site):
-        yield credentials
     if fleet.warm_pool:
-        yield placeholders(site, fleet.warm_pool)
+        yield from placeholders(site, fleet.warm_pool)
     yield from guard_of(site)
     yield from admission(site)
 
 
-def beside(name: str, fleet: TheirsFleetSpec, region: str, image: str) -> tuple[Json, ...]:
+def beside(
+    name: str, fleet: TheirsFleetSpec, region: str, image: str, services: Iterable[str] = ()
+) -> tuple[Json, ...]:
     """What an administrator applies in a region next to objects of others: tidegate's rights, and the guard.
 
     tidegate gets a service account, for where it runs in the cluster, and may what its guard may, but write Events; no
@@ -100,18 +97,18 @@ def beside(name: str, fleet: TheirsFleetSpec, region: str, image: str) -> tuple[
         fleet: its fleet.
         region: one of the fleet's.
         image: of the guard, by digest; empty for no guard.
+        services: that are asked through the API server.
     """
     said: Json = {"start_seconds": fleet.start_within.total_seconds()}
     if isinstance(fleet, RouteFleetSpec):
         rights = route_rights(name, fleet.reference)
         said["reference"] = fleet.reference.model_dump(mode="json", exclude_defaults=True)
+        said |= {"keep_seconds": fleet.keep.total_seconds()} if fleet.keep else {}
     else:
         assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
         theirs, route = fleet.rollout, fleet.route_kind
         rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
         said |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
-    place, ours = Place(name, fleet.namespace), tuple(each for each in rights if each.resource != EVENTS)
-    return (
-        *account_with(ours, place, driver(name)),
-        *guarding(place, image, rights, region, said, settings=fleet.guard),
-    )
+    ours = (*(each for each in rights if each.resource != EVENTS), *asking_rights(services))
+    place = Place(name, fleet.namespace)
+    return (*account_with(ours, place, driver(name)), *guarding(place, image, rights, region, said))

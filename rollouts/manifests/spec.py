@@ -32,11 +32,10 @@ from tidegate.core.access import (
     Endpoint,
     PrometheusEndpoint,
     Url,
-    conflicts_for_keda,
     conflicts_for_rollouts,
     endpoint_too,
 )
-from tidegate.core.model import SpecConflict, SpecModel, Value
+from tidegate.core.model import Loc, SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
 from tidegate.core.units import Duration, format_duration
 
@@ -49,8 +48,8 @@ class PrometheusSpec(PrometheusEndpoint):
 
     rollouts: Endpoint | None = None
     """For the analyses of Argo Rollouts; as tidegate when absent, with the Secrets that its credentials name."""
-    keda: Endpoint | None = None
-    """For KEDA; as `rollouts` when absent: both are inside."""
+    keda: Url | None = None
+    """For KEDA, which shows no credentials there; that of `rollouts` when absent: both are inside."""
 
     @property
     def for_rollouts(self) -> PrometheusEndpoint:
@@ -58,9 +57,9 @@ class PrometheusSpec(PrometheusEndpoint):
         return self.rollouts or self
 
     @property
-    def for_keda(self) -> PrometheusEndpoint:
+    def for_keda(self) -> str:
         """Rendered into a ScaledObject."""
-        return self.keda or self.for_rollouts
+        return self.keda or self.for_rollouts.url
 
 
 Prometheus = Annotated[PrometheusSpec, BeforeValidator(endpoint_too, json_schema_input_type=Url | PrometheusSpec)]
@@ -137,6 +136,13 @@ class ClusterFleetSpec(SpecModel):
             if other != name:
                 found = f"the cluster of {other}, where {why}"
                 yield SpecConflict(("regions", name, "context"), found, "a context of its own for each region")
+
+    @staticmethod
+    def gone_too_soon(where: Loc, keep: timedelta | None, context: FleetValidationContext) -> Iterator[SpecConflict]:
+        """Engines to go back to that end while a region is still watched."""
+        if keep and keep <= context.bake:
+            expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"
+            yield SpecConflict(where, f"{format_duration(keep)}: gone before the bake ends", expected)
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         """What does not fit the rest of the delivery, each with its place below `fleet`: regions of no wave, and waves
@@ -237,9 +243,12 @@ class CanarySpec(SpecModel):
     after_abort: Duration = Field(default=timedelta(minutes=5), gt=timedelta(0))
     """How long its engines stay up after they were taken back, to be looked at; they hold GPUs. To Argo Rollouts, 0
     would mean for ever."""
-    dynamic_stable: bool = False
-    """Give the stable's engines away as users leave it: saves GPUs, and going back has to wait for starts. With the
-    defaults of `min_replicas` and `after_abort` only: a canary that keeps its engines keeps its users."""
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Fewer engines than there have to be."""
+        if self.replicas and self.replicas < self.min_replicas:
+            found = f"{self.replicas}, which Argo Rollouts does not raise"
+            yield SpecConflict(("replicas",), found, f"at least `min_replicas`, which is {self.min_replicas}")
 
 
 class ArgoFleetSpec(ClusterFleetSpec):
@@ -259,8 +268,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
     warm_pool: WarmPoolSpec | None = None
     network: NetworkSpec | None = NetworkSpec()
     """Null renders no NetworkPolicy for engines."""
-    priority: int | None = Field(default=None, ge=1, le=1_000_000_000)
-    """Of engines' pods, by a PriorityClass; the cluster's default when absent. Placeholders have less than any."""
     unavailable: int | None = Field(default=1, ge=1)
     """Engines that may be away at once while nodes are drained; null renders no PodDisruptionBudget."""
     driver: bool = False
@@ -282,7 +289,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
     def contradictions(self) -> Iterator[SpecConflict]:
         """What Argo Rollouts refuses or silently does not do, and what would leave users without engines."""
         yield from self._conflicts_of_numbers()
-        yield from self._conflicts_of_going_back()
         yield from self._conflicts_of_regions()
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
@@ -297,10 +303,7 @@ class ArgoFleetSpec(ClusterFleetSpec):
         longest = LONGEST_NAME - len(CANARY) - 1
         if len(context.name) > longest:
             yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
-        if self.previous and self.previous.keep <= context.bake:
-            found = f"{format_duration(self.previous.keep)}: gone before the bake ends"
-            expected = f"more than `regions.bake`, which is {format_duration(context.bake)}"
-            yield SpecConflict(("previous", "keep"), found, expected)
+        yield from self.gone_too_soon(("previous", "keep"), self.previous.keep if self.previous else None, context)
 
     def _conflicts_of_numbers(self) -> Iterator[SpecConflict]:
         wanted = {("replicas",): self.replicas} | {
@@ -327,32 +330,13 @@ class ArgoFleetSpec(ClusterFleetSpec):
                 expected = "an address with a name, or gateway.hosts"
                 yield SpecConflict(("regions", name, "entry"), region.entry, expected)
 
-    def _conflicts_of_going_back(self) -> Iterator[SpecConflict]:
-        canary, dynamic, least = self.canary, self.canary.dynamic_stable, self.canary.min_replicas
-        # What keeps engines of an aborted canary keeps its users too.
-        ends = "with `dynamic_stable`: Argo Rollouts leaves users on a canary that keeps engines after an abort"
-        warm = "with versions that are kept warm, which Argo Rollouts refuses"
-        scaled = "with `autoscale`, whose new engines start a rolled-back version again (argo-rollouts#4973)"
-        stays, no = f"{format_duration(canary.after_abort)} {ends} (argo-rollouts#4898)", "or `dynamic_stable: false`"
-        if canary.replicas and canary.replicas < least:
-            found = f"{canary.replicas}, which Argo Rollouts does not raise"
-            yield SpecConflict(("canary", "replicas"), found, f"at least `min_replicas`, which is {least}")
-        for wrong, field, found, expected in (
-            (self.previous, "dynamic_stable", warm, "false, or `previous: null`"),
-            (self.autoscale, "dynamic_stable", scaled, "false, or no `autoscale`"),
-            (least > 1, "min_replicas", f"{least} {ends} (argo-rollouts#4841)", f"1, {no}"),
-            (canary.after_abort != CanarySpec().after_abort, "after_abort", stays, f"no `after_abort`, {no}"),
-        ):
-            if dynamic and wrong:
-                yield SpecConflict(("canary", field), found, expected)
-
     def _conflicts_of_prometheus(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         """Those who ask from inside, and cannot say who they are."""
         for name, region in self.regions.items():
-            asked = region.prometheus
+            asked, where = region.prometheus, ("regions", name, "prometheus")
             rollouts = ("rollouts",) if asked.rollouts else ()
-            found = [(rollouts, each) for each in conflicts_for_rollouts(asked.for_rollouts) if context.analysed]
-            keda = ("keda",) if asked.keda else rollouts
-            found += [(keda, each) for each in conflicts_for_keda(asked.for_keda) if self.autoscale]
-            for whose, each in found:
-                yield SpecConflict(("regions", name, "prometheus", *whose, *each.where), each.found, each.expected)
+            for each in conflicts_for_rollouts(asked.for_rollouts) if context.analysed else ():
+                yield SpecConflict((*where, *rollouts, *each.where), each.found, each.expected)
+            if self.autoscale and asked.keda is None and (asked.for_rollouts.auth or asked.for_rollouts.tenant):
+                expected = "an address under `keda`; a patch of the ScaledObject names your TriggerAuthentication"
+                yield SpecConflict((*where, *rollouts), "credentials or a tenant, which KEDA does not say", expected)

@@ -21,7 +21,7 @@ from rollouts.model import Engine
 from tidegate.core.access import Url
 from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
 from tidegate.core.model import Loc, SpecConflict, SpecModel
-from tidegate.core.units import Duration
+from tidegate.core.units import Duration, format_duration
 
 PLACES = ("{image}", "{version}", "{digest}")
 """What a field may be made of: the engine's image, the number of the model version, the digest of its files."""
@@ -93,7 +93,8 @@ class ReferencedRegion(ClusterRegionSpec):
     """One region where somebody else applies the Rollout."""
 
     stable_url: Url | None = None
-    """Where the stable answers, whatever the weights; for stages that ask engines."""
+    """Where the stable answers, whatever the weights; for stages that ask engines, which ask the Services through the
+    API server where this is absent."""
     canary_url: Url | None = None
     """Where the canary answers, whatever the weights."""
 
@@ -117,6 +118,11 @@ class TheirsFleetSpec(ClusterFleetSpec):
     @property
     def arm_label(self) -> str:
         """Of series in Prometheus: it tells engines of the two arms apart."""
+        raise NotImplementedError
+
+    @property
+    def arm_services(self) -> Mapping[str, str]:
+        """The Services behind which each arm answers, by what addresses of its own would be called; or none."""
         raise NotImplementedError
 
     @staticmethod
@@ -144,6 +150,10 @@ class ReferencedFleetSpec(TheirsFleetSpec):
     def arm_label(self) -> str:
         return POD_HASH
 
+    @property
+    def arm_services(self) -> Mapping[str, str]:
+        return dict(zip(("stable_url", "canary_url"), self.rollout.services, strict=True))
+
     def contradictions(self) -> Iterator[SpecConflict]:
         """Two regions in one cluster, an arm without an address of its own."""
         yield from self.one_cluster_twice("this is the same Rollout")
@@ -157,10 +167,6 @@ class ReferencedFleetSpec(TheirsFleetSpec):
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         yield from super().conflicts_with(context)
         yield from self.one_image_twice(("rollout", "set"), self.rollout.set.fields.values(), context)
-        for name, region in self.regions.items():
-            if context.asks_engines and region.canary_url is None:
-                expected = f"stable_url and canary_url: {', '.join(context.asks_engines)} ask one arm alone"
-                yield SpecConflict(("regions", name), "no addresses of the two Services", expected)
 
 
 Pointer = Annotated[str, Field(pattern=r"^(/([^~/]|~[01])+)+$", max_length=500)]
@@ -222,7 +228,8 @@ class RouteRegion(ClusterRegionSpec):
     """One region with such a route."""
 
     urls: Mapping[ObjectName, Url] = {}
-    """Where engines of each peer answer, whatever the weights; for stages that ask engines."""
+    """Where engines of each peer answer, whatever the weights; for stages that ask engines, which ask the Services
+    through the API server where this is absent."""
 
     @property
     def arms(self) -> Mapping[str, str]:
@@ -235,6 +242,9 @@ class RouteFleetSpec(RouteReference, TheirsFleetSpec):
     kind: Literal["route"]
     label: str = Field(default="service", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Of series in Prometheus: it tells engines of the two peers apart."""
+    keep: Duration | None = Field(default=None, gt=timedelta(0))
+    """How long a peer that lost its users keeps its engines, until the guard scales its workload down; without it they
+    stay until it gets the next version."""
     regions: Mapping[ObjectName, RouteRegion] = Field(min_length=1)
 
     @property
@@ -245,6 +255,11 @@ class RouteFleetSpec(RouteReference, TheirsFleetSpec):
     @property
     def arm_label(self) -> str:
         return self.label
+
+    @property
+    def arm_services(self) -> Mapping[str, str]:
+        services = {name: each.backend for name, each in self.peers.items() if each.kind is BackendKind.SERVICE}
+        return services if len(services) == len(self.peers) else {}
 
     @property
     def runs_images(self) -> bool:
@@ -270,6 +285,9 @@ class RouteFleetSpec(RouteReference, TheirsFleetSpec):
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         yield from super().conflicts_with(context)
+        yield from self.gone_too_soon(("keep",), self.keep, context)
+        if self.keep and not any(each.workload for each in self.peers.values()):
+            yield SpecConflict(("keep",), format_duration(self.keep), "a peer with a workload")
         for name, peer in self.peers.items():
             if peer.workload:
                 where = ("peers", name, "workload", "set")
@@ -278,6 +296,6 @@ class RouteFleetSpec(RouteReference, TheirsFleetSpec):
                 expected = "no stage `shadow`, or Services: a copy goes past an endpoint picker"
                 yield SpecConflict(("peers", name, "kind"), "an InferencePool, and copies of requests", expected)
         for name, region in self.regions.items():
-            if context.asks_engines and not region.urls:
+            if context.asks_engines and not region.urls and not self.arm_services:
                 expected = f"an address of each peer: {', '.join(context.asks_engines)} ask one arm alone"
                 yield SpecConflict(("regions", name, "urls"), "none", expected)

@@ -42,10 +42,40 @@ spec:
   scope: Namespaced
   names: {plural: inferencepools, kind: InferencePool, singular: inferencepool}
   versions:
-    - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema:
-        {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+    - name: v1
+      served: true
+      storage: true
+      subresources: {status: {}}
+      schema:
+        openAPIV3Schema:
+          type: object
+          required: [spec]
+          properties:
+            status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+            spec:
+              type: object
+              required: [selector, targetPorts]
+              properties:
+                selector:
+                  type: object
+                  required: [matchLabels]
+                  properties: {matchLabels: {type: object, additionalProperties: {type: string, maxLength: 63}}}
+                targetPorts: {type: array, minItems: 1, maxItems: 8, items: &port {type: object, required: [number],
+                  properties: {number: {type: integer, minimum: 1, maximum: 65535}}}}
+                appProtocol: {type: string, default: http, enum: [http, kubernetes.io/h2c]}
+                endpointPickerRef:
+                  type: object
+                  required: [name]
+                  properties:
+                    group: {type: string, default: ""}
+                    kind: {type: string, default: Service}
+                    name: {type: string, minLength: 1, maxLength: 253}
+                    port: *port
+                    failureMode: {type: string, default: FailClose, enum: [FailOpen, FailClose]}
+                  x-kubernetes-validations: [{rule: "self.kind != 'Service' || has(self.port)"}]
 """
-"""InferencePools as an API server needs to know them to keep them."""
+"""InferencePools as Gateway API Inference Extension 1.5 has them (api/v1/inferencepool_types.go), for clusters without
+them: the same fields, defaults, limits and rule; of the status nothing is checked."""
 
 
 @contextmanager

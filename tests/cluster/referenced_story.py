@@ -18,13 +18,13 @@ from cluster.delivered_model import DeliveredModel
 from cluster.others import kubectl
 from cluster.pool_gateway import DEFINITION, GATEWAY, pool_gateway
 from cluster.quickstart_story import NAME, their_rollout
-from cluster.stories import BACK_SECONDS, Told
+from cluster.stories import BACK_SECONDS, UNGATED, Told
 from cluster.their_rollout import PODS_OF_THEIRS, TheirBackends, TheirPools, watched
 from cluster.users import told
 from cluster.worker_sets import ENGINE, TheirSets, groups_made
 from e2e.machine import Command, until
 
-from rollouts.kube.resources import DEPLOYMENTS, LEADER_WORKER_SETS
+from rollouts.kube.resources import DEPLOYMENTS, INFERENCE_POOLS, LEADER_WORKER_SETS
 from rollouts.manifests.conventions import driver
 from tidegate.core.model import Json
 
@@ -90,7 +90,10 @@ def referenced(bed: Bed, workload: str = "") -> Told:
             with watched(regions, region, NAME) as reached, model.users():
                 killed_and_resumed(model, region)
                 seconds = without_a_controller(model, region)
-                written_back(model, region, lambda: theirs.apply("2"), "asks for version 2 again")
+                # Of all at once the delivery would tell of the route, where it looks between the two writes.
+                written_back(
+                    model, region, lambda: theirs.apply("2", "Rollout", "Deployment"), "asks for version 2 again"
+                )
                 assert "--model=/models/support-llm/2" in theirs.template()["spec"]["containers"][0]["args"]
             asked = model.asked()
             assert not any(each.failed for each in asked), told(asked)
@@ -166,7 +169,7 @@ def written_back(model: DeliveredModel, region: str, write: Callable[[], None], 
 def routed(bed: Bed, *, sets: bool = False) -> Told:
     """The same with two backends of one HTTPRoute; a late version is taken back by the gates, and once by hand.
 
-    Engines are of Deployments, or of LeaderWorkerSets.
+    Engines are of Deployments, or of LeaderWorkerSets. A golden set is asked before users, through the API server.
     """
     region = next(iter(bed.around.clusters))
     kind, fleet = TheirBackends, two_backends()
@@ -176,7 +179,10 @@ def routed(bed: Bed, *, sets: bool = False) -> Told:
             stack.enter_context(groups_made(regions, region))
         model = DeliveredModel(regions, NAME, [[region]])
         with their_rollout(regions, region, model, kind=kind) as theirs:
-            model.spec.write_text(yaml.safe_dump(spec_of(regions, region, theirs.image, fleet)))
+            spec = spec_of(regions, region, theirs.image, fleet)
+            spec["stages"] = [*UNGATED, *spec["stages"]]
+            spec["gates"]["quality"] = {"scorer": "contains", "max_drop": 0.3, "min_prompts": 10}
+            model.spec.write_text(yaml.safe_dump(spec))
             registered(model, 1, "champion")
             registered(model, 2, "challenger")
             model.bed = with_the_role_alone(regions, model, region)
@@ -200,7 +206,10 @@ def pooled(bed: Bed) -> Told:
     """With two InferencePools: refused where the gateway does not take them, delivered and taken back where it does."""
     region = next(iter(bed.around.clusters))
     pools = [f"{NAME}-{peer}" for peer in ("blue", "green")]
-    kubectl(bed, region, "apply", "-f", "-", given=DEFINITION)
+    if not kubectl(
+        bed, region, "get", "--ignore-not-found", "-o", "name", f"crd/{INFERENCE_POOLS.plural}.{INFERENCE_POOLS.group}"
+    ):
+        kubectl(bed, region, "apply", "-f", "-", given=DEFINITION)
     with bed.apart("pooled", ledger=True) as regions:
         model = DeliveredModel(regions, NAME, [[region]])
         with their_rollout(regions, region, model, kind=TheirPools) as theirs:

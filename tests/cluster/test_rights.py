@@ -78,6 +78,7 @@ async def granted(client: KubeClient, namespace: str, things: tuple[str, ...]) -
     named = {thing for thing in things if "/" in thing} | {
         "pods/any/exec",
         "pods/any/proxy",
+        "services/any/proxy",
         f"deployments/{NAME}/scale",
     }
     asked = {

@@ -131,8 +131,8 @@ def _event(bed: Bed, model: DeliveredModel, seconds: float) -> Json:
 
 
 async def _told(client: KubeClient, name: str) -> Json | None:
-    found = await client.list(EVENTS, fields=f"involvedObject.name={name}")
-    return next((each for each in found.items if each["reason"] == "Unattended"), None)
+    told = [each for each in (await client.list(EVENTS)).items if each["reason"] == "Unattended"]
+    return next((each for each in told if each["involvedObject"]["name"] == name), None)
 
 
 def _log(bed: Bed, model: DeliveredModel) -> str:

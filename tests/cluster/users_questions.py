@@ -1,10 +1,15 @@
-"""A version that only users' own questions tell from the champion: judged on samples that pods of both arms keep."""
+"""A version that only users' own questions tell from the champion: judged on samples that pods of both arms keep.
+
+In canary each arm has users of its own. In shadow the gateway copies requests: only where it leaves a copy the id of
+its request do both arms keep the same ones, and without pairs there is no verdict.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from cluster.bed import Bed
@@ -24,25 +29,28 @@ USERS_ASK = tuple(f"my {thing} {number} is lost?" for number, thing in enumerate
 """The golden set asks for differences."""
 
 
-def _spec(judge: OpenAIServer) -> dict[str, Any]:
+CANARY = {"canary": {"weights": [50], "within": "8m", "gates": ["latency", "errors", "judge"]}}
+SHADOW = {"shadow": {"at_least": "5s", "within": "8m", "gates": ["errors", "judge"]}}
+
+
+def _spec(judge: OpenAIServer, stage: Mapping[str, Any]) -> dict[str, Any]:
     """No gate but the judge can tell the versions apart."""
     control = {"share": "50%", "min_asked": 8}
     asked = {"endpoint": f"{judge.url}/v1", "model": "judge", "max_drop": 0.3, "min_pairs": 10, "control": control}
-    canary = {"canary": {"weights": [50], "within": "8m", "gates": ["latency", "errors", "judge"]}}
     return {
         "gates": {**GATES, "judge": asked},
-        "stages": [{"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}}, canary],
+        "stages": [{"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}}, stage],
         "samples": {"share": "100%", "words": [SECRET]},
     }
 
 
-def forgetful(bed: Bed) -> Told:
+def forgetful(bed: Bed, name: str, stage: Mapping[str, Any]) -> Told:
     """It answers users as if they had asked nothing, and the golden set as ever; the one after it is well again."""
     with openai_server() as judge:
         right = {prompt.replace(SECRET, "[word]"): "".join(own_words(prompt)) for prompt in USERS_ASK}
         judge.judge.worth = lambda question, answer: 0.9 if right[question] in answer else 0.2
-        model = DeliveredModel(bed, "forgetful", [[next(iter(bed.around.clusters))]])
-        model.change(**_spec(judge))
+        model = DeliveredModel(bed, name, [[next(iter(bed.around.clusters))]])
+        model.change(**_spec(judge, stage))
         first = model.version("champion", own_words=True)
         model.serve(first)
         with model.users(prompts=USERS_ASK):
@@ -100,4 +108,6 @@ def _nobody_wrote_down(model: DeliveredModel) -> None:
     assert told == []
 
 
-TOGETHER = {"forgetful": forgetful}
+TOGETHER = {
+    name: partial(forgetful, name=name, stage=stage) for name, stage in (("forgetful", CANARY), ("shadowed", SHADOW))
+}

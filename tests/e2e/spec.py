@@ -21,13 +21,17 @@ PROMPTS = tuple(f"How much is {number} and {number + 1}?" for number in range(1,
 
 
 TRAFFIC: Mapping[str, Any] = {"requests_per_second": 6, "prompts": "prompts.txt", "max_tokens": 4}
+BURN: Mapping[str, Any] = {"short": "10s", "long": "2m", "factor": 1.9}
 GATES: Mapping[str, Any] = {
     "budget": {"poll_interval": "6s"},
     "latency": {"quantile": 0.5, "max_increase": "1000%", "tolerance": "300%", "min_requests": 8},
     "errors": {"max_increase": "60pp", "tolerance": "20pp", "min_requests": 8},
     "quality": {"scorer": "exact", "max_drop": 0.5, "min_prompts": len(PROMPTS)},
     "agreement": {"min_similarity": 0.4, "min_coverage": 0.5, "min_pairs": 8},
+    "burn_rate": {"slo": "ttft", "min_events": 8, "fast": BURN, "slow": BURN},
 }
+SLOS: Sequence[Mapping[str, Any]] = ({"name": "ttft", "objective": 50, "ttft": {"below": "200ms"}},)
+"""Between two edges of vLLM's own buckets: engines are started with one more."""
 
 
 def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Path:
@@ -41,6 +45,7 @@ def write_spec(folder: Path, *, canary_lasts: str = "0s", **changes: Any) -> Pat
         "model": {"name": MODEL},
         "engine": _engine(),
         "gates": GATES,
+        "slos": SLOS,
         "stages": _stages(canary_lasts, golden if golden.exists() else None),
         "regions": {"waves": [[REGION]], "bake": "1s"},
         "traffic": TRAFFIC,
@@ -71,5 +76,12 @@ def _stages(canary_lasts: str, golden: Path | None) -> Sequence[Mapping[str, Any
     return [
         *offline,
         {"shadow": {"pairs_per_second": 4, "at_least": "0s", "within": "10m", "gates": ["latency", "agreement"]}},
-        {"canary": {"weights": [50], "at_least": canary_lasts, "within": "20m"}},
+        {
+            "canary": {
+                "weights": [50],
+                "at_least": canary_lasts,
+                "within": "20m",
+                "gates": ["latency", "errors", "burn_rate"],
+            }
+        },
     ]

@@ -30,6 +30,7 @@ def test_a_healthy_re_export_is_delivered_and_no_user_notices(
     then.ledger_says("delivered")
     then.run_shows("FINISHED")
     then.report_is_there()
+    then.an_slo_counts(slo="ttft", edge="0.2")
     then.a_replay_says_the_same("shadow@eu-west-1", "canary@eu-west-1")
 
 

@@ -8,12 +8,14 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 
+import httpx
 from e2e.machine import until
 from e2e.spec import MODEL, REGION
 from e2e.story import Story
 
 from gates.transcript import VerdictsLine, read, replay
 from registry.mlflow_client import open_client
+from rollouts.local.locks import Layout
 from rollouts.model import RegionPhase
 
 
@@ -84,6 +86,20 @@ class Then:
         report = self._machine.state / "deliveries" / delivery / "report.html"
         assert f"report: {report}" in self._story.ended().out
         assert "<svg" in report.read_text(encoding="utf-8")
+
+    def an_slo_counts(self, *, slo: str, edge: str) -> None:
+        """Its gate has passed, its rule has a value, and the rows of the heat map have this upper end."""
+        delivery = self._machine.deliveries.deliveries(MODEL)[0].id
+        events = self._machine.state / "deliveries" / delivery / "events.jsonl"
+        told = [json.loads(line)["data"] for line in events.read_text(encoding="utf-8").splitlines()]
+        assert ("burn_rate", "pass") in [(data.get("gate"), data.get("outcome")) for data in told]
+        prometheus = json.loads(Layout(self._machine.state).record.read_text())["prometheus"]
+        for query in (
+            f'slo:sli_error:ratio_rate5m{{sloth_slo="{slo}"}}',
+            f'tidegate:{slo}_seconds_bucket:rate1m{{le="{edge}", version="{self._story.challenger}"}}',
+        ):
+            found = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}, trust_env=False).json()
+            assert found["data"]["result"], query
 
     def a_replay_says_the_same(self, *trials: str) -> None:
         """Bit for bit, and as the delivery's own events have it; the audit elsewhere, with nothing but MLflow."""

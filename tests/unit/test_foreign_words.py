@@ -67,7 +67,7 @@ def model_config(body: bytes, folder: Path) -> None:
 def version_tags(body: bytes, folder: Path) -> None:
     store = MemoryStore()
     said = {DIGEST: whole_digest({}), ADOPTED: body.decode(errors="replace")}
-    store.add_version("m", store.begin_files("e", "m", "k", {}).source, tags=said)
+    store.add_version("m", store.begin_files("e", "m", "k").source, tags=said)
     MlflowRegistry(store).look_up("m", "1")
 
 

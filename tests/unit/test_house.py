@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 9_225,
-    "gates": 12_466,
-    "pipelines": 18_436,
-    "registry": 3_294,
-    "rollouts": 14_215,
+    "engine_images": 9_220,
+    "gates": 12_170,
+    "pipelines": 18_228,
+    "registry": 3_200,
+    "rollouts": 14_186,
     "slo": 3_486,
-    "tidegate": 10_023,
-    "tests": 70_887,
+    "tidegate": 9_869,
+    "tests": 69_026,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

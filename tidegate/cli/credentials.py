@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipelines.statements import Proof, Prover, digest_of
 from tidegate.core.errors import UsageError
+from tidegate.core.files import Unreadable, read_text
 
 TOKEN = "TIDEGATE_OIDC_TOKEN"
 """The variable that holds a token where there is no file of it."""
@@ -45,10 +46,9 @@ def _by_token(statement: str, token: str) -> Proof:
 
 def _token_in(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        unread = f"{path}: cannot be read as an OIDC token: {reason}"
+        return read_text(path)
+    except Unreadable as error:
+        unread = f"{path}: cannot be read as an OIDC token: {error}"
         raise UsageError(unread, hint="check its path and its permissions") from None
 
 

@@ -31,8 +31,8 @@ from tidegate.core.errors import Refused, UsageError
 from tidegate.core.text import one_line
 
 if TYPE_CHECKING:
+    from pipelines.events.listeners import DeliveryDisplay
     from pipelines.model import Result
-    from tidegate.connect import DeliveryDisplay
 
 
 @prints(Output.JSON, Output.YAML)
@@ -261,14 +261,15 @@ def status(
     """
     from pipelines.adapters.specs import read_delivery
     from tidegate import standing
-    from tidegate.cli.views.status import history_data, history_lines, status_data, status_lines
+    from tidegate.cli.views.status import history_lines, status_data, status_lines
     from tidegate.core.clock import SystemClock
 
     at, delivery = surroundings(spec.parent), read_delivery(spec)
     wanted = selected_regions(delivery, region or (), given().context)
     if last is not None or given().output is Output.NAME:
         found = standing.history(at, delivery, last=last or 1)
-        given().show(history_data(found), *history_lines(found), names=[each.summary.id for each in found])
+        data = [each.model_dump(mode="json") | {"alive": alive} for each, alive in found]
+        given().show(data, *history_lines(found), names=[each.id for each, _ in found])
         return 0
     report = asyncio.run(standing.status(at, delivery, wanted))
     given().show(status_data(report), *status_lines(report, SystemClock().now()))

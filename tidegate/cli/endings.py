@@ -24,8 +24,6 @@ PACKAGES = ("pipelines", "rollouts", "gates", "registry", "engine_images", "slo"
 """Those of the wheel whose names others use, too."""
 SECRET_NAME = re.compile(r"(?i)token|secret|passw|credential|api_?key|access_?key")
 """Names of variables whose values nobody else may see."""
-LEAST = 6
-"""Characters of a value that is taken out; a shorter one would be a common word."""
 SHORT = 20
 """Lines of a detail that are told with the error."""
 
@@ -82,10 +80,9 @@ def complain(text: str) -> None:
 
 def _without_secrets(text: str) -> str:
     """Cut users out of addresses, and values out of which variables, by their names, are secrets."""
+    from tidegate.core.access import scrubbed
+
     for value in os.environ.values():
         text = text.replace(value, redacted(value)) if "://" in value else text
-    hidden = [value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= LEAST]
-    # The longest first: one may be a part of another.
-    for value in sorted(hidden, key=len, reverse=True):
-        text = text.replace(value, "***")
-    return without_credentials(text)
+    hidden = (value for name, value in os.environ.items() if SECRET_NAME.search(name))
+    return without_credentials(scrubbed(text, hidden))

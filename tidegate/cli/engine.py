@@ -56,7 +56,6 @@ def build(
     from engine_images.signature import SigningKey
     from pipelines.adapters.engines import local_engines, require_machine_for
     from pipelines.adapters.specs import read_spec
-    from pipelines.adapters.stores import NotedAdoption
     from pipelines.state import StateFolder
     from registry.conventions import name_and_reference
 
@@ -69,7 +68,7 @@ def build(
     if beneath:
         require_base_for(beneath, find_engine_environment(delivery.engine.accelerator.platform), given().note)
     registry = opened_registry()
-    version = registry.adopt(name, reference, progress=NotedAdoption())
+    version = registry.adopt(name, reference)
     engines = local_engines(delivery, state, registry)
     order, built = asyncio.run(engines.build(version, given().note))
     place, tag, packed = layout or state.images, f"{version.name}:{version.version}", None

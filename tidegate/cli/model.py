@@ -45,11 +45,7 @@ def add(
       tidegate model add support-llm hf://acme/support-llm@v3 --alias challenger
       tidegate model add support-llm 7
     """
-    from pipelines.adapters.stores import NotedAdoption
-
-    registry, noted = opened_registry(), NotedAdoption()
-    version = registry.add(name, source, alias=alias, description=description, progress=noted, tell=given().note)
-    return _show(version, adopted_now=noted.seen is not None, left_out=noted.seen.left_out if noted.seen else ())
+    return _show(opened_registry().add(name, source, alias=alias, description=description))
 
 
 @model.command("list")
@@ -112,8 +108,8 @@ def model_download(
     return 0
 
 
-def _show(version: ModelVersion, **more: object) -> int:
-    given().show(version.model_dump(mode="json") | more, _line(version), names=[version.uri])
+def _show(version: ModelVersion) -> int:
+    given().show(version.model_dump(mode="json"), _line(version), names=[version.uri])
     return 0
 
 

@@ -14,9 +14,9 @@ from tidegate.core.errors import UsageError
 from tidegate.core.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
+    from pipelines.events.listeners import DeliveryDisplay
     from pipelines.spec.delivery import Delivery
     from registry.versions import MlflowRegistry
-    from tidegate.connect import DeliveryDisplay
     from tidegate.surroundings import Surroundings
 
 SPEC = Path("delivery.yaml")

@@ -19,7 +19,7 @@ from pipelines.plan.engines import engine_changes
 from pipelines.plan.planner import make_offline_plan
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
-from pipelines.run.git import GitPreview
+from pipelines.run.git import GitEdits
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from pipelines.statements import Prover
@@ -66,7 +66,7 @@ def show_plan(
             _show(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent))))
             return ExitCode.DELIVERED
         plan = plan_for(spec, at.registry, version=version, preview=True)
-        git: list[GitPreview] = []
+        git: list[GitEdits] = []
         reasons = list(preconditions(at, spec, plan, users=users, asker=asker, tell=git.append))
     foreign: dict[str, Sequence[ForeignObject]] = {}
     for where, found in _objects_there(spec, plan, at).items():
@@ -124,11 +124,11 @@ def _show(
     plan: AnyPlan,
     reasons: Sequence[Reason] = (),
     foreign: Mapping[str, Sequence[ForeignObject]] | None = None,
-    git: Sequence[GitPreview] = (),
+    git: Sequence[GitEdits] = (),
 ) -> None:
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
     data, lines = {"steps": steps, "expected_seconds": plan.expected_seconds}, list[str]()
-    for told, said in (*_of_spec(spec, plan), *_in_its_way(reasons, foreign or {}, git)):
+    for told, said in (*_of_spec(spec, plan), *_in_its_way(spec, reasons, foreign or {}, git)):
         data |= told
         lines += said
     if given().output is Output.MARKDOWN:
@@ -158,12 +158,14 @@ def _of_spec(spec: Delivery, plan: AnyPlan) -> Iterator[Told]:
 
 
 def _in_its_way(
-    reasons: Sequence[Reason], foreign: Mapping[str, Sequence[ForeignObject]], git: Sequence[GitPreview]
+    spec: Delivery, reasons: Sequence[Reason], foreign: Mapping[str, Sequence[ForeignObject]], git: Sequence[GitEdits]
 ) -> Iterator[Told]:
     """What would be committed, what others have where the objects would be, and why `deliver` would not begin."""
-    for each in git:
-        waves = {str(wave): [edit.model_dump() for edit in edits] for wave, edits in each.waves.items()}
-        yield {"git": waves}, each.lines
+    branch = spec.git.branch if spec.git else ""
+    for waves in git:
+        told = [f"git@{wave}: on {branch}, {edit}" for wave, edits in waves.items() for edit in edits]
+        said = {str(wave): [edit.model_dump() for edit in edits] for wave, edits in waves.items()}
+        yield {"git": said}, told or (f"Git says it all already on {branch}: nothing would be committed",)
     if foreign:
         named = {region: [each.model_dump(mode="json") for each in there] for region, there in foreign.items()}
         refused = (f"{region}: {each}: `deliver` refuses" for region, there in foreign.items() for each in there)

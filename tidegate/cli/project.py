@@ -40,35 +40,47 @@ def init(
     from_rollout: Annotated[
         str | None, Option("--from-rollout", metavar="NAME", help="Name this Rollout of the cluster in the spec.")
     ] = None,
+    from_route: Annotated[
+        str | None, Option("--from-route", metavar="NAME", help="Name the two backends of this HTTPRoute in the spec.")
+    ] = None,
     namespace: Namespace = None,
     container: Annotated[
         str | None, Option(metavar="NAME", help="Container that serves; default: the one with vLLM.")
     ] = None,
-    name: Annotated[str | None, Option(help="Name of the delivery; default: the folder's, or the Rollout's.")] = None,
+    name: Annotated[
+        str | None, Option(help="Name of the delivery; default: the folder's, the Rollout's, the route's.")
+    ] = None,
 ) -> int:
-    """Write a delivery.yaml: an example, or of your Rollout.
+    """Write a delivery.yaml: an example, or of your Rollout or route.
 
     Overwrites nothing, and says the next step. The example comes with a golden set and prompts, and its model has the
     folder's name. With --from-rollout the spec names your Rollout, its Services and route, and its steps are the
-    weights; what is yours to decide is marked TODO. Nothing is changed in the cluster. Exits with 2 when the file is
-    there already or the Rollout is not, with 4 when the cluster cannot be read.
+    weights; with --from-route it names the two backends of an HTTPRoute, and the Deployments behind them. What is yours
+    to decide is marked TODO. Nothing is changed in the cluster. Exits with 2 when the file is there already, when the
+    Rollout or route is not, or when the route has not two backends, and with 4 when the cluster cannot be read.
 
     \b
     Examples:
       tidegate init support
       tidegate init --from-rollout support-llm --context prod-eu-west-1 --namespace serving
+      tidegate init --from-route support-llm --context prod-eu-west-1 --namespace serving
     """
     path = folder if folder.suffix == ".yaml" else folder / "delivery.yaml"
-    if from_rollout:
+    if from_rollout and from_route:
+        raise UsageError("--from-rollout and --from-route: found both; expected one")
+    if source := from_rollout or from_route:
         if path.exists():
             raise UsageError(f"{path} is already there", hint="name another file, which ends in .yaml")
-        write_atomically({path: asyncio.run(_drafted(from_rollout, namespace, container, name))})
+        drafting = _drafted(source, namespace, container, name, of_route=bool(from_route))
+        write_atomically({path: asyncio.run(drafting)})
         say(str(path), f"next: replace what is marked TODO, then: tidegate plan {path}")
         return ExitCode.DELIVERED
     asked = {"--namespace": namespace, "--container": container, "--context": given().context}
     for option, value in asked.items():
         if value:
-            raise UsageError(f"{option}: only with --from-rollout", hint="give it too, or leave this out")
+            raise UsageError(
+                f"{option}: only with --from-rollout or --from-route", hint="give it too, or leave this out"
+            )
     # As its folder is called, where a delivery may be called so.
     of_folder = re.sub(r"[^a-z0-9]+", "-", path.resolve().parent.name.lower()).strip("-")[:40].strip("-")
     write_example(path, name or of_folder or EXAMPLE)
@@ -76,13 +88,15 @@ def init(
     return ExitCode.DELIVERED
 
 
-async def _drafted(rollout: str, namespace: str | None, container: str | None, name: str | None) -> str:
+async def _drafted(
+    source: str, namespace: str | None, container: str | None, name: str | None, *, of_route: bool
+) -> str:
     from pipelines.adapters.fleets import cluster_client
-    from rollouts.drafting import drafted
+    from rollouts.drafting import drafted, drafted_from_route
 
-    context = given().context
+    context, draft = given().context, drafted_from_route if of_route else drafted
     async with cluster_client(context, namespace) as cluster:
-        return await drafted(cluster, rollout, context=context or "", container=container, name=name)
+        return await draft(cluster, source, context=context or "", container=container, name=name)
 
 
 def write_example(path: Path, name: str = EXAMPLE) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, Typer
 
@@ -18,7 +18,6 @@ from tidegate.core.model import Json
 from tidegate.core.text import failure_line, json_of
 
 if TYPE_CHECKING:
-    from rollouts.kube.client import KubeClient
     from rollouts.manifests.manifest import Release
     from rollouts.manifests.spec import ArgoFleetSpec
 
@@ -30,10 +29,9 @@ Image = Annotated[
     str, Option(metavar="REPOSITORY@DIGEST", help="The engine's image; default: the spec's `engine.image`.")
 ]
 Digest = Annotated[str, Option(metavar="SHA256", help="Digest of the model version, as `model list` prints it.")]
-RenderAs = Literal["objects", "workflow", "argo-ignore", "flux-ignore"]
+RenderAs = Literal["objects", "workflow", "argo-ignore"]
 GUARD_RETRY_SECONDS = 60.0
 """For a way back that nobody answers; what was begun goes on with the next look."""
-Answer = TypeVar("Answer")
 
 
 @rollout.command("render")
@@ -49,13 +47,12 @@ def render(
         list[RenderPart] | None,
         Option(metavar="PART", help="Only this: setup, which an administrator applies, or serving; repeatable."),
     ] = None,
-    against: Annotated[bool, Option("--against", help="Refuse if the cluster has others' objects there.")] = False,
 ) -> int:
     """Print all objects that a region needs to serve an engine, as YAML for `kubectl apply`.
 
-    Or with `--as workflow` the delivery as an Argo WorkflowTemplate and what it needs; with `argo-ignore` or
-    `flux-ignore` what keeps Argo CD or Flux from writing back what deliveries write, for the `spec` of its Application
-    or Kustomization. Reads the spec only: asks no registry, a cluster only with --against, and changes nothing.
+    Or with `--as workflow` the delivery as an Argo WorkflowTemplate and what it needs; with `argo-ignore` what keeps
+    Argo CD from writing back what deliveries write, for the `spec` of its Application. Reads the spec only: asks no
+    registry and no cluster, and changes nothing.
 
     \b
     Examples:
@@ -66,7 +63,7 @@ def render(
     """
     if form != "objects":
         of_engine = {"version": version, "image": image, "region": region, "digest": digest, "part": part}
-        for name, value in {**of_engine, "against": against}.items():
+        for name, value in of_engine.items():
             if value:
                 raise UsageError(f"--{name}: only with --as objects", hint="leave it out")
         if form == "workflow":
@@ -75,7 +72,7 @@ def render(
 
             print_objects(rendered(blueprint_of(read_delivery(spec), spec)), given().output)
         else:
-            _print_ignored(spec, argo=form == "argo-ignore")
+            _print_ignored(spec)
         return ExitCode.DELIVERED
     from pipelines.adapters.specs import read_spec, region_of
     from pipelines.plan.region_objects import guard_image
@@ -85,22 +82,17 @@ def render(
     read = read_spec(spec)
     if isinstance(read.fleet, TheirsFleetSpec):
         # Rights and the guard, beside objects that are not tidegate's own.
-        objects: Sequence[Json] = beside(
-            read.metadata.name, read.fleet, region_of(read.fleet, region), guard_image(read)
-        )
+        there = region_of(read.fleet, region)
+        services = read.arm_services(there).values()
+        objects: Sequence[Json] = beside(read.metadata.name, read.fleet, there, guard_image(read), services)
     else:
         parts = [each for each in RenderPart if not part or each in part]
-        fleet, release, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
-        if against:
-            from rollouts.cluster.region import foreign_objects, refuse_foreign
-
-            others = _ask(fleet, release, lambda cluster: foreign_objects(cluster, objects, release.delivery))
-            refuse_foreign(release.region, *others)
+        *_, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
     print_objects(objects, given().output)
     return ExitCode.DELIVERED
 
 
-def _print_ignored(spec_path: Path, *, argo: bool) -> None:
+def _print_ignored(spec_path: Path) -> None:
     from pipelines.adapters.specs import on_clusters, read_spec
     from pipelines.plan.region_objects import rendering
     from rollouts.manifests import gitops
@@ -109,8 +101,7 @@ def _print_ignored(spec_path: Path, *, argo: bool) -> None:
     from tidegate.core.yaml_text import yaml_text
 
     if given().output is Output.NAME:
-        form = "argo-ignore" if argo else "flux-ignore"
-        raise UsageError(f"-o name: found --as {form}; expected text, json or yaml")
+        raise UsageError("-o name: found --as argo-ignore; expected text, json or yaml")
     spec = read_spec(spec_path)
     name = spec.metadata.name
     if isinstance(spec.fleet, TheirsFleetSpec):
@@ -121,11 +112,10 @@ def _print_ignored(spec_path: Path, *, argo: bool) -> None:
         engine = Engine(version="0", digest="", model=name, image="none")
         objects = (each for region in fleet.regions for each in rendering(spec, fleet, region)(engine))
         delivered = gitops.delivered_objects(objects)
-    settings = gitops.argo_cd_settings(delivered) if argo else gitops.flux_settings(delivered)
-    kind = "Application" if argo else "Kustomization"
+    settings = gitops.argo_cd_settings(delivered)
     given().show(
         settings,
-        f"# For the `spec` of the {kind} that has objects of {name} which deliveries write.",
+        f"# For the `spec` of the Application that has objects of {name} which deliveries write.",
         "# Objects of `--part setup` are not among them: Git owns those.",
         *yaml_text(settings).splitlines(),
     )
@@ -150,10 +140,16 @@ def diff(
       tidegate rollout diff --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
       tidegate rollout diff --exit-code --version 7 --image registry.example.com/support-llm@sha256:...
     """
-    from rollouts.manifests.diff import DiffState, differences
+    from pipelines.adapters.fleets import cluster_client
+    from rollouts.manifests.diff import DiffState, ObjectDiff, differences
 
     fleet, release, objects = _objects(spec, region, tuple(RenderPart), version=version, image=image, digest=digest)
-    found = _ask(fleet, release, lambda cluster: differences(cluster, objects))
+
+    async def ask() -> Sequence[ObjectDiff]:
+        async with cluster_client(fleet.regions[release.region].context, fleet.namespace) as cluster:
+            return await differences(cluster, objects)
+
+    found = asyncio.run(ask())
     lines: list[str] = []
     for each in found:
         line = f"{each.kind} {each.name}: {each.state}"
@@ -206,16 +202,6 @@ def _objects(
     for reason in found.left_out:
         given().note(f"not watched in the cluster: {reason}")
     return fleet, release, found.objects
-
-
-def _ask(fleet: ArgoFleetSpec, release: Release, question: Callable[[KubeClient], Awaitable[Answer]]) -> Answer:
-    from pipelines.adapters.fleets import cluster_client
-
-    async def ask() -> Answer:
-        async with cluster_client(fleet.regions[release.region].context, fleet.namespace) as cluster:
-            return await question(cluster)
-
-    return asyncio.run(ask())
 
 
 @rollout.command("guard", hidden=True)

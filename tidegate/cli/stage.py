@@ -88,13 +88,8 @@ def stage_open(
 @stage.command(STEP)
 @prints(Output.JSON, Output.YAML)
 def stage_step(
-    step: Annotated[
-        str, Argument(help="A step's id, such as canary@eu-west-1/25; or a stage's name with the options below.")
-    ],
+    step: Annotated[str, Argument(help="A step's id, such as canary@eu-west-1/25.")],
     delivery: Annotated[str, Option(envvar="TIDEGATE_DELIVERY", help=ID_HELP)],
-    region: Annotated[str | None, Option(help="Region.")] = None,
-    weight: Annotated[int | None, Option(help="Percent of users, for canary.")] = None,
-    wave: Annotated[int | None, Option(help="Number of the wave, for bake.")] = None,
     key: Annotated[
         str | None,
         Option(help="The key of `stage open`: refused once a process with another key carries the delivery."),
@@ -109,13 +104,11 @@ def stage_step(
     \b
     Examples:
       tidegate stage step canary@eu-west-1/25 --delivery ID
-      tidegate stage step canary --region eu-west-1 --weight 25 --delivery ID
       tidegate stage step canary@eu-west-1/25 --delivery ID --key "$WORKFLOW_UID"
     """
-    from tidegate.steps import run_one_step, step_id
+    from tidegate.steps import run_one_step
 
-    named = step_id(step, region=region, weight=weight, wave=wave)
-    result = run_one_step(surroundings(), delivery, named, delivery_display(), key=key)
+    result = run_one_step(surroundings(), delivery, step, delivery_display(), key=key)
     if given().output.is_data:
         print_data(result.model_dump(mode="json"), given().output)
     else:

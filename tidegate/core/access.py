@@ -72,7 +72,7 @@ class CredentialSource(AccessPart):
     env: Annotated[str, _unquoted(_VARIABLE, "the name of an environment variable")] | None = None
     file: Annotated[Path, _unquoted(_PATH, "a path that begins with `/` and has no `..`")] | None = None
     secret: SecretKey | None = None
-    """In pods of workflows, and for what asks from inside a cluster: Argo Rollouts, KEDA."""
+    """In pods of workflows, and for what asks from inside a cluster: Argo Rollouts."""
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> CredentialSource:
@@ -90,7 +90,7 @@ class BasicAuth(AccessPart):
     """Name and password."""
 
     username: _Username | CredentialSource = Field(union_mode="left_to_right")
-    """The name itself, or where it is; KEDA reads it from a Secret alone."""
+    """The name itself, or where it is."""
     password: CredentialSource
     header: SecretKey | None = None
     """A key that holds the whole value of the header, `Basic` and what follows: Argo Rollouts cannot make it."""
@@ -193,7 +193,7 @@ def endpoint_too(address: object) -> object:
 Endpoint = Annotated[PrometheusEndpoint, BeforeValidator(endpoint_too, json_schema_input_type=Url | PrometheusEndpoint)]
 
 
-_ANOTHER = "an address of its own under `{who}`, which asks for nothing or for what it can do"
+_ANOTHER = "an address of its own under `rollouts`, which asks for nothing or for what it can do"
 
 
 def conflicts_for_rollouts(endpoint: PrometheusEndpoint) -> Iterator[SpecConflict]:
@@ -204,25 +204,12 @@ def conflicts_for_rollouts(endpoint: PrometheusEndpoint) -> Iterator[SpecConflic
     where: Loc = ("auth", str(auth.kind))
     if auth.certificate:
         found = "a client certificate, which Argo Rollouts cannot show"
-        yield SpecConflict(where, found, _ANOTHER.format(who="rollouts"))
+        yield SpecConflict(where, found, _ANOTHER)
     if auth.bearer and auth.bearer.secret is None:
-        yield SpecConflict(where, "no Secret for Argo Rollouts", "`secret` too, or " + _ANOTHER.format(who="rollouts"))
+        yield SpecConflict(where, "no Secret for Argo Rollouts", "`secret` too, or " + _ANOTHER)
     if auth.basic and auth.basic.header is None:
-        expected = "`header`, a Secret's key with `Basic` and what follows, or " + _ANOTHER.format(who="rollouts")
+        expected = "`header`, a Secret's key with `Basic` and what follows, or " + _ANOTHER
         yield SpecConflict(where, "no header for Argo Rollouts, which cannot make it", expected)
-
-
-def conflicts_for_keda(endpoint: PrometheusEndpoint) -> Iterator[SpecConflict]:
-    """What KEDA lacks: every one of its secrets has to be in a Secret. The keys of AWS it has as its own role."""
-    auth = endpoint.auth
-    if auth is None or auth.kind is AuthKind.SIGV4:
-        return
-    wanted = dict(endpoint.secrets())
-    if auth.basic and isinstance(auth.basic.username, str):
-        wanted["auth", "basic", "username"] = CredentialSource(env="NAME")
-    for where, source in wanted.items():
-        if source.secret is None:
-            yield SpecConflict(where, "no Secret for KEDA", "`secret` too, or " + _ANOTHER.format(who="keda"))
 
 
 class PrometheusAccessFile(PrometheusAccess):
@@ -309,6 +296,7 @@ class SecretStore:
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
     """`text` with every one of `secrets` replaced: a server may say in its answer what it was sent."""
+    # The longest first: one may be a part of another.
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= SHORTEST:
             text = text.replace(secret, "***")

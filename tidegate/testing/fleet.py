@@ -115,14 +115,12 @@ class FakeProxy:
         self.alive = False
 
 
-class FakeFleet:
+class FakeFleet(LocalRegion):
     """A `Fleet` for tests of what stands above it."""
 
     def __init__(self, region: str = "eu-west-1", *, clock: Clock | None = None) -> None:
-        self.region = region
-        self.engines = FakeEngines()
-        self.proxy = FakeProxy(region)
-        self._region = LocalRegion(region, proxy=self.proxy, engines=self.engines, clock=clock or FakeClock())
+        self.engines, self.proxy = FakeEngines(), FakeProxy(region)
+        super().__init__(region, proxy=self.proxy, engines=self.engines, clock=clock or FakeClock())
 
     def refuse(self, version: str, *, because: str = "out of memory") -> None:
         """The next deploys of that version fail."""
@@ -134,23 +132,8 @@ class FakeFleet:
         running.last_words = last_words
         running.alive = False
 
-    async def deploy(self, engine: Engine) -> RegionState:
-        return await self._region.deploy(engine)
-
-    async def mirror(self, percent: int) -> RegionState:
-        return await self._region.mirror(percent)
-
-    async def shift(self, weight: int) -> RegionState:
-        return await self._region.shift(weight)
-
-    async def promote(self) -> RegionState:
-        return await self._region.promote()
-
-    async def rollback(self, to: str | None) -> RegionState:
-        return await self._region.rollback(to)
-
     async def observe(self) -> RegionState:
         # What the host does all the time happens here whenever somebody looks.
-        await self._region.reconcile()
+        await self.reconcile()
         await asyncio.sleep(0)
-        return await self._region.observe()
+        return await super().observe()

@@ -29,7 +29,7 @@ class MemoryStore:
         self._versions: dict[str, dict[str, StoredVersion]] = {}
         self._aliases: dict[str, dict[str, str]] = {}
         self._addresses: dict[str, str] = {}
-        self._pending: dict[str, tuple[str, PendingFiles]] = {}
+        self._pending: dict[str, PendingFiles] = {}
         self._ids = itertools.count(1)
 
     def reached_by(self, turn: Callable[[], None]) -> MemoryStore:
@@ -141,20 +141,16 @@ class MemoryStore:
         if kind == "runs":
             address, known = f"{self.runs[made_by].artifacts}/{path}".rstrip("/"), {"run": made_by}
         else:
-            address, known = self._pending.pop(place)[1].address, {"logged": place}
+            address, known = self._pending.pop(place).address, {"logged": place}
         made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags), **known)
         self._addresses[made.uri] = address
         versions[made.version] = made
         return made.version
 
-    def begin_files(self, experiment: str, name: str, kind: str, tags: Mapping[str, str]) -> PendingFiles:
+    def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:
         made = f"m-{next(self._ids):032x}"
-        pending = PendingFiles(id=made, address=f"memory:/models/{made}", tags=dict(tags))
-        self._pending[made] = experiment, pending
-        return pending
-
-    def pending_files(self, experiment: str) -> Sequence[PendingFiles]:
-        return [pending for place, pending in self._pending.values() if place == experiment]
+        self._pending[made] = PendingFiles(id=made, address=f"memory:/models/{made}")
+        return self._pending[made]
 
     def abandon_files(self, files: PendingFiles) -> None:
         del self._pending[files.id]

@@ -62,11 +62,13 @@ class Exchange:
     answer: str
     finish_reason: str
     ended: bool
-    """A stream said that it is over."""
+    """It came to its end: a stream says so, an error does not."""
+    tokens: int | None = None
+    """Of the answer, as the engine counted; of a stream without its count, the parts with text."""
 
 
-def read_exchange(request: bytes, answer: bytes, *, streams: bool) -> Exchange | None:
-    """Read bodies of OpenAI's form.
+def read_exchange(request: bytes, answer: bytes, *, streams: bool, failed: bool = False) -> Exchange | None:
+    """Read bodies of OpenAI's form; of a request that `failed` there is no answer.
 
     None of what is no exchange of texts: several choices, calls of tools, a form that vLLM does not write.
     """
@@ -75,17 +77,21 @@ def read_exchange(request: bytes, answer: bytes, *, streams: bool) -> Exchange |
         prompt = _prompt(asked)
         if prompt is None or asked.get("n", 1) != 1:
             return None
+        if failed:
+            return Exchange(prompt, "", "", ended=False)
         if not streams:
-            choice = json.loads(answer)["choices"][0]
+            said = json.loads(answer)
+            choice = said["choices"][0]
             text = _text(choice.get("message") or choice)
-            return None if text is None else Exchange(prompt, text, choice.get("finish_reason") or "", ended=True)
+            tokens = (said.get("usage") or {}).get("completion_tokens")
+            return None if text is None else Exchange(prompt, text, choice.get("finish_reason") or "", True, tokens)
         return _of_stream(prompt, answer)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _of_stream(prompt: str, answer: bytes) -> Exchange | None:
-    texts, reason, ended = [], "", False
+    texts, reason, ended, counted = [], "", False, None
     # Not `splitlines`: U+2028 and others end no line of a stream of events.
     for line in answer.decode("utf-8", "replace").split("\n"):
         if not line.startswith("data:"):
@@ -94,13 +100,16 @@ def _of_stream(prompt: str, answer: bytes) -> Exchange | None:
         if data == "[DONE]":
             ended = True
             continue
-        for choice in json.loads(data).get("choices", ()):
+        event = json.loads(data)
+        counted = (event.get("usage") or {}).get("completion_tokens", counted)
+        for choice in event.get("choices", ()):
             text = _text(choice.get("delta") or choice)
             if text is None:
                 return None
             texts.append(text)
             reason = choice.get("finish_reason") or reason
-    return Exchange(prompt, "".join(texts), reason, ended)
+    tokens = sum(map(bool, texts)) if counted is None else counted
+    return Exchange(prompt, "".join(texts), reason, ended, tokens)
 
 
 def _prompt(asked: Mapping[str, Any]) -> str | None:

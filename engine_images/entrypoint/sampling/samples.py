@@ -216,9 +216,6 @@ class Samples:
 
     def end(self, capture: Capture) -> None:
         """Seal what was noted, once nobody waits for it any more."""
-        if capture.status != 200:
-            # An error is for the gate on errors.
-            return
         if capture.too_large or self._waiting >= MOST_WAITING:
             self._buffer.counts[TOO_LARGE if capture.too_large else DROPPED] += 1
             return
@@ -237,7 +234,9 @@ class Samples:
             self._buffer.add(sealed, self._settings)
 
     def _sealed(self, capture: Capture, seconds: float) -> bytes | None:
-        read = read_exchange(b"".join(capture.request), b"".join(capture.answer), streams=capture.streams)
+        # One that failed, too: the copy of a request that stable answered tells something of the canary.
+        asked, answered = b"".join(capture.request), b"".join(capture.answer)
+        read = read_exchange(asked, answered, streams=capture.streams, failed=capture.status != 200)
         if read is None:
             return None
         sample = {
@@ -246,6 +245,7 @@ class Samples:
             "prompt": self._redact(read.prompt),
             "answer": self._redact(read.answer),
             "finish_reason": read.finish_reason,
+            "tokens": read.tokens,
             "whole": capture.whole and read.ended,
             "ttft": None if capture.first is None else capture.first - capture.began,
             "seconds": seconds,

@@ -22,8 +22,6 @@ from locust import FastHttpUser, LoadTestShape, task
 from locust.contrib.fasthttp import FAILURE_EXCEPTIONS
 
 from gates.evidence.request_record import Failure, RequestRecord
-from gates.text import declines
-from pipelines.adapters.load.prompts import PromptFeatures, describe_prompts, load_topics, topics_file
 from pipelines.adapters.load.stream import HEADERS, PATH, StreamMeter, streamed_chat
 from pipelines.load import LoadPlan, LoadRequest, shuffled
 from tidegate.core.files import lock_open_file
@@ -36,10 +34,6 @@ PAUSE_SECONDS = 0.5
 """Of who got no answer, before they ask again: an engine that refuses at once is not worth a busy loop."""
 SPAWN_RATE = 100
 """Users a second: a shape says how many there are, not how fast they come."""
-LOGPROBS_PER_SECOND = float(os.environ.get("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", "0"))
-"""Users' requests of each region that ask for log probabilities. None by default: each chunk is some three times as
-long with them, and vLLM compiles a kernel at the first such request, a pause that only a fresh canary would have."""
-TOP_LOGPROBS = 5
 PR_SET_PDEATHSIG = 1
 
 
@@ -57,7 +51,7 @@ class Asker(FastHttpUser):
         self.host = self.order.url
         super().__init__(environment)
         self.dice = random.Random(f"{self.order.seed} {self.order.region}")
-        # Dice of its own: who asks for log probabilities changes no arrivals.
+        # Dice of its own: who asks once more changes no arrivals.
         self.other_dice = random.Random(f"other {self.order.seed} {self.order.region}")
         self.begun, self.next_at, self.under_way = time.perf_counter(), 0.0, Group()
 
@@ -101,8 +95,6 @@ class Asker(FastHttpUser):
         """Ask once, and write it down; the version that answered in full, None when none did."""
         order, meter = self.order, StreamMeter()
         body = streamed_chat(order.model, request.prompt, max_tokens=request.max_tokens)
-        if order.seconds is None and self.other_dice.random() * (order.rate or 1) < LOGPROBS_PER_SECOND:
-            body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         started, begin = time.time(), time.perf_counter()
         with self.client.post(
             PATH, json=body, headers={**HEADERS, **headers}, name=order.region, stream=True, catch_response=True
@@ -110,7 +102,6 @@ class Asker(FastHttpUser):
             error = _follow(answer, meter, begin)
             answer.failure(error) if error else answer.success()
         told = answer.headers if answer.status_code else {}
-        described = DESCRIBED.get(request.prompt, PromptFeatures(characters=len(request.prompt)))
         record = RequestRecord(
             started=started,
             region=order.region,
@@ -124,13 +115,6 @@ class Asker(FastHttpUser):
             itl_mean_seconds=meter.itl_mean,
             duration_seconds=time.perf_counter() - begin,
             output_tokens=meter.output_tokens,
-            finish_reason=meter.finish_reason,
-            refusal=None if error else declines(meter.opening),
-            entropy=meter.entropy,
-            prompt_characters=described.characters,
-            prompt_tokens=meter.prompt_tokens,
-            prompt_language=described.language,
-            prompt_topic=described.topic,
         )
         RECORDS.write(record.model_dump_json().encode() + b"\n")
         return record.version if record.ok else None
@@ -174,9 +158,6 @@ if os.getppid() != PLAN.parent:
     raise SystemExit("the process that started the load is gone")
 _ALL = [LoadRequest.model_validate_json(line) for line in lines_of(PLAN.requests.read_text(encoding="utf-8"))]
 REQUESTS = {order.region: shuffled(_ALL, order.seed) for order in PLAN.orders}
-DESCRIBED = (
-    describe_prompts([each.prompt for each in _ALL], load_topics(topics_file(PLAN.records))) if PLAN.describes else {}
-)
 # Unbuffered and appending: every record is one write, whole or not there.
 RECORDS = PLAN.records.open("ab", buffering=0)
 if PLAN.gate:

@@ -162,7 +162,7 @@ def start_load(
         for region, url in entries.items()
     ]
     requests, processes = plain_requests(prompts, max_tokens), max(ceil(rate * len(orders) / RATE_OF_A_PROCESS), 1)
-    plans = _plans(orders, requests, records, processes=processes, describes=True)
+    plans = _plans(orders, requests, records, processes=processes)
     return LoadProcess(plans, grace_seconds=GRACE_SECONDS)
 
 
@@ -198,7 +198,6 @@ def _plans(
     *,
     processes: int,
     timeout_seconds: float = 120,
-    describes: bool = False,
 ) -> list[LoadPlan]:
     """One for each process that has something to do."""
     require("gevent", "locust")
@@ -212,7 +211,6 @@ def _plans(
             requests=source.resolve(),
             records=records.resolve(),
             timeout_seconds=timeout_seconds,
-            describes=describes,
             parent=os.getpid(),
         )
         for part in parts

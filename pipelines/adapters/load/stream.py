@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 from gates.evidence.request_record import Failure
-from gates.text import OPENING_CHARACTERS
 from tidegate.core.text import json_of
 
 PATH = "/v1/chat/completions"
@@ -35,17 +32,10 @@ class StreamMeter:
         """`[DONE]` arrived: the stream is complete."""
         self.broken = False
         """The server reported an error within the stream, or sent what is no event."""
-        self.finish_reason = ""
         self.first_token: float | None = None
-        self.opening = ""
-        """The first characters of the answer, as many as tell a refusal; the rest is not kept."""
-        self.prompt_tokens: int | None = None
-        """As the server counted; None when it did not."""
         self._last_token = 0.0
         self._chunks = 0
         self._usage: int | None = None
-        self._entropies = 0.0
-        self._entropy_tokens = 0
 
     def feed(self, line: bytes, at: float) -> None:
         """Take in one line; empty ones and comments separate events and say nothing."""
@@ -81,11 +71,6 @@ class StreamMeter:
             return None
         return (self._last_token - self.first_token) / (self.output_tokens - 1)
 
-    @property
-    def entropy(self) -> float | None:
-        """Nats, mean over the tokens whose log probabilities came; None when none did."""
-        return self._entropies / self._entropy_tokens if self._entropy_tokens else None
-
     def _event(self, event: dict[str, Any], at: float) -> None:
         if "error" in event:
             self.broken = True
@@ -93,36 +78,11 @@ class StreamMeter:
         # The server sends it last, when it was asked to (`include_usage`).
         if usage:
             self._usage = int(usage["completion_tokens"])
-            self.prompt_tokens = usage.get("prompt_tokens")
         for choice in event.get("choices", []):
             text = choice.get("delta", {}).get("content")
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
             if text or choice.get("finish_reason"):
                 # An answer may be empty; then its end is the first thing that a user gets.
                 self.first_token = at if self.first_token is None else self.first_token
             if text:
                 self._last_token = at
                 self._chunks += 1
-                if len(self.opening) < OPENING_CHARACTERS:
-                    self.opening = (self.opening + text)[:OPENING_CHARACTERS]
-            self._logprobs(choice.get("logprobs"))
-
-    def _logprobs(self, logprobs: dict[str, Any] | None) -> None:
-        for token in (logprobs or {}).get("content") or ():
-            entropy = token_entropy([likely.get("logprob", math.nan) for likely in token.get("top_logprobs") or ()])
-            if entropy is not None:
-                self._entropies += entropy
-                self._entropy_tokens += 1
-
-
-def token_entropy(logprobs: Sequence[float]) -> float | None:
-    """Entropy in nats of one next token, from the log probabilities of the likeliest ones.
-
-    What they leave over counts as one more token, so this is a lower bound. None when they are no
-    log probabilities.
-    """
-    if not logprobs or any(math.isnan(value) or value > 1e-3 for value in logprobs):
-        return None
-    shares = [math.exp(value) for value in logprobs]
-    rest = max(0.0, 1.0 - sum(shares))
-    return -sum(share * math.log(share) for share in (*shares, rest) if share > 0) + 0.0

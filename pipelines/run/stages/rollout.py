@@ -10,7 +10,7 @@ from pipelines.ports import Fleet, RemembersWayBack
 from pipelines.run.context import Context
 from pipelines.run.regions import is_on, needs_undoing, refuse_dead_canary, refuse_foreign_objects, refuse_others
 from pipelines.run.rollback import back_to_champion
-from pipelines.run.stages.live import require_samples
+from pipelines.run.user_answers import require_samples
 from registry.conventions import DELIVERY, OUTCOME, REASON
 from registry.model import Serving
 from rollouts.model import Engine

@@ -1,13 +1,16 @@
-"""shadow: the canary meets copies of users' requests and paired probes; no user meets the canary."""
+"""shadow: the canary meets copies of users' requests and paired probes; no user meets the canary.
+
+Where engines keep samples, what users were answered is compared with what the canary would have answered.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count, cycle
 from typing import TypeGuard
 
-from gates.analyses.agreement import AgreementGate, Likeness
 from gates.answers.likeness import paired_answer
 from gates.errors import BadAnswer
 from gates.evidence.batch import Batch, PairedAnswer
@@ -16,17 +19,20 @@ from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeGate
 from gates.model import EngineReply, Verdict, blind
 from gates.ports import Embedder, LanguageDetector
+from gates.sequential_test import AnalysisPlan
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
 from pipelines.plan.gates import terms_of
 from pipelines.ports import Chat, ChatAnswer
 from pipelines.run.context import Context
 from pipelines.run.evidence import (
+    Gatherer,
     evidence_streams,
     meanwhile,
     watch_trial,
 )
 from pipelines.run.regions import both_arms
+from pipelines.run.user_answers import answered_users, embedder_of
 from pipelines.spec.policy import user_prompts
 from rollouts.model import EngineSet, RegionState
 from tidegate.core.clock import Clock
@@ -62,11 +68,19 @@ class PairedProbes:
         self._scored = ScoredPairs(judge) if judge else None
         self._languages, self._embedder = languages, embedder
         self._pairs: list[PairedAnswer] = []
-        self.not_reached: OutsideError | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._not_reached: OutsideError | None = None
         """Why the last pair says nothing: an engine could not be asked."""
 
-    async def run(self, *, per_second: float) -> None:
-        """Send pairs until cancelled; a slow answer delays no other pair."""
+    @asynccontextmanager
+    async def sending(self, *, per_second: float) -> AsyncIterator[None]:
+        """Send pairs within the context."""
+        async with meanwhile(self._run(per_second)) as self._sender:
+            yield
+        self._sender = None
+
+    async def _run(self, per_second: float) -> None:
+        """Until cancelled; a slow answer delays no other pair."""
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._pair(str(next(self._numbers)), next(self._prompts)))
@@ -77,6 +91,14 @@ class PairedProbes:
         pairs, self._pairs = self._pairs, []
         scored = self._scored.drain() if self._scored else {}
         return Batch(time=self._clock.now().timestamp(), source="probe", pairs=tuple(pairs), **scored)
+
+    def blind(self) -> Iterator[Verdict]:
+        """Of an engine that nobody reached, a pair tells nothing."""
+        if self._sender and self._sender.done():
+            # It only ever ends by a bug, which must not look like a canary that does not answer.
+            self._sender.result()
+        if self._not_reached:
+            yield blind(str(self._not_reached))
 
     @property
     def control(self) -> ControlReport | None:
@@ -90,8 +112,8 @@ class PairedProbes:
             # An engine that answers badly is evidence; a bug must not look like one.
             if isinstance(answer, BaseException) and not isinstance(answer, OutsideError):
                 raise answer
-        self.not_reached = next((answer for answer in answers if _outside(answer)), None)
-        if self.not_reached:
+        self._not_reached = next((answer for answer in answers if _outside(answer)), None)
+        if self._not_reached:
             return
         stable, canary = (_reply(answer) if isinstance(answer, ChatAnswer) else None for answer in answers)
         # Once both are over: a pair under way is neither arrived nor lost.
@@ -131,31 +153,31 @@ async def shadow(context: Context, step: PlanStep) -> None:
     trial = context.trials.open(name, terms, step.id)
     state = await fleet.mirror(settings.percent)
     context.journal.traffic(step, state)
-    pairing = await _pairing(context, state, settings.gates)
+    probes = await _probes(context, state, terms)
     feeds = evidence_streams(context, context.arms(step, canary_role="shadow"), users=False, terms=terms)
-
-    def unheard() -> Iterator[Verdict]:
-        if sender.done():
-            # It only ever ends by a bug, which must not look like a canary that does not answer.
-            sender.result()
-        if pairing.not_reached:
-            yield blind(str(pairing.not_reached))
-
     try:
-        async with meanwhile(pairing.run(per_second=settings.pairs_per_second)) as sender:
-            await watch_trial(context, step, trial, feeds, settings, drain=pairing.drain, blind=unheard)
+        async with AsyncExitStack() as stack:
+            answers = await stack.enter_async_context(answered_users(context, step, state, settings))
+            gatherers: list[Gatherer] = [*answers]
+            if probes:
+                await stack.enter_async_context(probes.sending(per_second=settings.pairs_per_second))
+                gatherers.append(probes)
+            await watch_trial(context, step, trial, feeds, settings, gatherers=gatherers)
     finally:
         context.trials.keep(name)
-        if control := pairing.control:
+        if probes and (control := probes.control):
             found = StepProgress.model_validate(control.model_dump(mode="json"))
             context.journal.tell(step.id, found, f"judge: {control.reason}")
     context.journal.traffic(step, await fleet.mirror(0))
 
 
-async def _pairing(context: Context, state: RegionState, asked: Sequence[str]) -> PairedProbes:
-    readers, gates = context.readers, context.spec.gates
-    by_meaning = any(gate.likeness is Likeness.MEANING for gate in gates.of(AgreementGate).values())
-    judged = any(gate in asked for gate in gates.of(JudgeGate))
+async def _probes(context: Context, state: RegionState, terms: AnalysisPlan) -> PairedProbes | None:
+    """None where no gate is asked of them."""
+    probed = {gate for gate in terms.gates if "probe" in terms.sources_of(gate)}
+    if not probed:
+        return None
+    readers = context.readers
+    judged = probed & context.spec.gates.of(JudgeGate).keys()
     return PairedProbes(
         context.chat,
         context.clock,
@@ -165,5 +187,5 @@ async def _pairing(context: Context, state: RegionState, asked: Sequence[str]) -
         max_tokens=context.spec.traffic.max_tokens if context.spec.traffic else PAIR_MAX_TOKENS,
         judge=await readers.judges(True) if readers.judges and judged else None,
         languages=readers.languages,
-        embedder=readers.embedder if by_meaning else None,
+        embedder=embedder_of(context),
     )

@@ -85,8 +85,8 @@ list replicasets
 # Written whole, as others write it too: a version that was not looked at is a conflict then.
 LOOKED_AT = """
 update rollouts {name}
-get,list rollouts,replicasets,pods,analysisruns
-list events,resourcequotas,analysistemplates
+get,list rollouts,replicasets,pods
+list events,resourcequotas
 """
 """Besides, of a Rollout that is rendered, with what a doctor reads."""
 SAMPLED = """
@@ -123,6 +123,11 @@ def route_rights(delivery: str, theirs: RouteReference) -> Rights:
     ]
     carried = _rights(CARRIED, lease=lease(delivery), kind=HTTP_ROUTES.plural, route=theirs.route)
     return (*carried, *_rights("\n".join(rows)))
+
+
+def asking_rights(services: Iterable[str]) -> Rights:
+    """To ask these Services through the API server; a Role's names would need their ports, so it is for any Service."""
+    return _rights(f"get services {named}\nget,create services/proxy") if (named := " ".join(services)) else ()
 
 
 def rights(site: Site) -> Rights:

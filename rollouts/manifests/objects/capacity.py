@@ -1,4 +1,4 @@
-"""How many engines there are, and on which nodes: autoscaler, warm pool, priorities, Karpenter's node pool.
+"""How many engines there are, and on which nodes: autoscaler, warm pool, Karpenter's node pool.
 
 The autoscaler is a ScaledObject of KEDA, which rises fast, falls slowly, and sets `replicas` of the Rollout. A query
 without an answer leaves the number as it is: there is no fallback that could take engines away while Prometheus is.
@@ -28,7 +28,6 @@ from rollouts.kube.resources import (
     PRIORITY_CLASSES,
     ROLLOUTS,
     SCALED_OBJECTS,
-    TRIGGER_AUTHENTICATIONS,
 )
 from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
@@ -40,9 +39,7 @@ from rollouts.manifests.pod_spec import (
     CapacityType,
     KarpenterSpec,
     WarmPoolSpec,
-    whole_seconds,
 )
-from tidegate.core.access import AuthKind, PrometheusAccess
 from tidegate.core.model import Json
 
 SPOT = {
@@ -115,19 +112,13 @@ PLACEHOLDER_PRIORITY = -10
 """Below every pod that says nothing, and the lowest for which the cluster autoscaler still brings nodes."""
 
 
-def priority_classes(site: Site) -> Iterator[Json]:
-    """Of engines where the spec says one, and of placeholders where there are any."""
-    if site.fleet.priority:
-        why = "Engines that serve users."
-        yield manifest(PRIORITY_CLASSES, f"{site.name}-engines", site, value=site.fleet.priority, description=why)
-    if site.fleet.warm_pool:
-        said: Json = {"preemptionPolicy": "Never", "description": "Pods that hold nodes with GPUs for engines."}
-        yield manifest(PRIORITY_CLASSES, f"{site.name}-placeholders", site, value=PLACEHOLDER_PRIORITY, **said)
-
-
-def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
-    """The Deployment. Its pods lack the label that engines are chosen by, or users' requests would reach them."""
-    pod, mark = site.fleet.pod, {PLACEHOLDER: site.name}
+def placeholders(site: Site, wanted: WarmPoolSpec) -> Iterator[Json]:
+    """Their PriorityClass and Deployment. They lack the label that engines are chosen by, or users' requests would
+    reach them.
+    """
+    pod, mark, name = site.fleet.pod, {PLACEHOLDER: site.name}, f"{site.name}-placeholders"
+    said: Json = {"preemptionPolicy": "Never", "description": "Pods that hold nodes with GPUs for engines."}
+    yield manifest(PRIORITY_CLASSES, name, site, value=PLACEHOLDER_PRIORITY, **said)
     limits = {"memory": pod.memory, **gpu_amount(site)}
     container: Json = {
         "name": "placeholder",
@@ -136,7 +127,7 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
         "securityContext": UNPRIVILEGED,
     }
     spec: Json = {
-        "priorityClassName": cluster_wide(site.namespace, f"{site.name}-placeholders"),
+        "priorityClassName": cluster_wide(site.namespace, name),
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": pod.user, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -148,7 +139,7 @@ def placeholders(site: Site, wanted: WarmPoolSpec) -> Json:
         "selector": {"matchLabels": mark},
         "template": {"metadata": {"labels": mark}, "spec": spec},
     }
-    return manifest(DEPLOYMENTS, f"{site.name}-warm-pool", site, spec=deployment)
+    yield manifest(DEPLOYMENTS, f"{site.name}-warm-pool", site, spec=deployment)
 
 
 def disruption_budget(site: Site, unavailable: int) -> Json:
@@ -194,26 +185,31 @@ POLLING_SECONDS = 15
 """As often as Prometheus scrapes."""
 
 
+_BEHAVIOR: Json = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 30,
+        "selectPolicy": "Max",
+        "policies": [
+            {"type": kind, "value": value, "periodSeconds": 60} for kind, value in (("Percent", 100), ("Pods", 2))
+        ],
+    },
+    # An engine that goes takes minutes to come back.
+    "scaleDown": {
+        "stabilizationWindowSeconds": 15 * 60,
+        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
+    },
+}
+
+
 def scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
     """The autoscaler that the spec asks for."""
-    endpoint, credentials = site.prometheus.for_keda, trigger_authentication(site)
-    auth = endpoint.auth
-    mode = _MODES.get(auth.kind) if auth else None
-    # What stands in the trigger itself, nothing of it secret.
-    metadata: Json = {
-        "serverAddress": endpoint.url,
-        **({"authModes": mode} if mode else {}),
-        **({"customHeaders": f"{PrometheusAccess.TENANT_HEADER}={endpoint.tenant}"} if endpoint.tenant else {}),
-        **({"awsRegion": auth.sigv4.region} if auth and auth.sigv4 else {}),
-    }
-    named: Json = {"authenticationRef": {"name": credentials["metadata"]["name"]}} if credentials else {}
+    where = {"serverAddress": site.prometheus.for_keda, "ignoreNullValues": "false"}
     triggers = [
         {
             "type": "prometheus",
             "name": each.name,
             "metricType": "AverageValue",
-            "metadata": {**metadata, "query": each.query, "threshold": f"{each.target:g}", "ignoreNullValues": "false"},
-            **named,
+            "metadata": {**where, "query": each.query, "threshold": f"{each.target:g}"},
         }
         for each in signals(site, wanted)
     ]
@@ -222,50 +218,7 @@ def scaled_object(site: Site, wanted: AutoscaleSpec) -> Json:
         "minReplicaCount": wanted.min_replicas,
         "maxReplicaCount": wanted.max_replicas,
         "pollingInterval": POLLING_SECONDS,
-        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(wanted)}},
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _BEHAVIOR}},
         "triggers": triggers,
     }
     return manifest(SCALED_OBJECTS, site.name, site, spec=spec)
-
-
-def _behavior(wanted: AutoscaleSpec) -> Json:
-    fast = [{"type": "Percent", "value": 100}, {"type": "Pods", "value": 2}]
-    return {
-        "scaleUp": {
-            "stabilizationWindowSeconds": whole_seconds(wanted.up_after),
-            "selectPolicy": "Max",
-            "policies": [{**each, "periodSeconds": 60} for each in fast],
-        },
-        "scaleDown": {
-            "stabilizationWindowSeconds": whole_seconds(wanted.down_after),
-            "policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}],
-        },
-    }
-
-
-_MODES = {AuthKind.BEARER: "bearer", AuthKind.BASIC: "basic", AuthKind.CERTIFICATE: "tls"}
-_PARAMETERS = {
-    ("auth", "bearer"): "bearerToken",
-    ("auth", "basic", "username"): "username",
-    ("auth", "basic", "password"): "password",
-    ("auth", "certificate", "certificate"): "cert",
-    ("auth", "certificate", "key"): "key",
-    ("ca",): "ca",
-}
-"""Names of KEDA's Prometheus scaler for what an access names."""
-
-
-def trigger_authentication(site: Site) -> Json | None:
-    """How KEDA says to Prometheus who asks: an object of the set-up that names Secrets, which tidegate may not write;
-    None where it need not say so.
-    """
-    endpoint = site.prometheus.for_keda
-    if endpoint.auth is None or site.fleet.autoscale is None:
-        return None
-    if endpoint.auth.sigv4:
-        spec: Json = {"podIdentity": {"provider": "aws"}}
-    else:
-        named = [(_PARAMETERS[where], source.secret) for where, source in endpoint.sources() if source.secret]
-        targets = [{"parameter": parameter, "name": secret.name, "key": secret.key} for parameter, secret in named]
-        spec = {"secretTargetRef": targets}
-    return manifest(TRIGGER_AUTHENTICATIONS, f"{site.name}-prometheus", site, spec=spec)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from rollouts.kube.resources import DEPLOYMENTS, NETWORK_POLICIES
 from rollouts.manifests.conventions import GUARD, guard
 from rollouts.manifests.manifest import UNPRIVILEGED, Place, Site, manifest
 from rollouts.manifests.objects.access import Rights, account_with, guard_rights
 from rollouts.manifests.objects.network import METADATA_SERVERS
-from rollouts.manifests.pod_spec import GuardSpec
 from tidegate.core.model import Json
 
 PROBES = 8080
 """Where it says that it lives, and that it may do what it is there for."""
+MEMORY = "192Mi"
+"""It uses some 60 MiB."""
 
 
 def guard_of(site: Site) -> tuple[Json, ...]:
@@ -25,14 +27,10 @@ def guard_of(site: Site) -> tuple[Json, ...]:
         "after_abort_seconds": fleet.canary.after_abort.total_seconds(),
         "warm_versions": fleet.previous.versions if fleet.previous else None,
     }
-    pod: Json = {
-        # It protects users as much as engines do, and must not wait for room behind placeholders.
-        **({"priorityClassName": site.priority} if site.priority else {}),
-        **({"imagePullSecrets": [{"name": name} for name in fleet.pod.pull_secrets]} if fleet.pod.pull_secrets else {}),
-    }
-    rights, region = guard_rights(site.name, site.name, fleet.route_kind, site.name), site.release.region
-    image, settings, user = site.release.guard, fleet.guard, fleet.pod.user
-    return guarding(site, image, rights, region, place, settings=settings, user=user, pod=pod)
+    rights, release = guard_rights(site.name, site.name, fleet.route_kind, site.name), site.release
+    return guarding(
+        site, release.guard, rights, release.region, place, user=fleet.pod.user, pull_secrets=fleet.pod.pull_secrets
+    )
 
 
 def guarding(
@@ -42,9 +40,8 @@ def guarding(
     region: str,
     place: Json,
     *,
-    settings: GuardSpec | None,
     user: int = 10001,
-    pod: Json | None = None,
+    pull_secrets: Iterable[str] = (),
 ) -> tuple[Json, ...]:
     """Its account, its rights, whom it may talk to, and itself.
 
@@ -54,9 +51,8 @@ def guarding(
         rights: in the delivery's namespace.
         region: for the lines of its log.
         place: as `tidegate rollout guard --place` takes it.
-        settings: of its pod.
         user: that it runs as.
-        pod: more of its pod's spec.
+        pull_secrets: for the image's registry.
     """
     if not image:
         return ()
@@ -69,7 +65,7 @@ def guarding(
         "egress": [{"to": [{"namespaceSelector": {}}, *anywhere]}],
     }
     options = {"--namespace": site.namespace, "--region": region, "--place": json.dumps(place), "--probes": str(PROBES)}
-    wanted = settings or GuardSpec()
+    secrets = [{"name": each} for each in pull_secrets]
     container = {
         "name": "guard",
         "image": image,
@@ -78,7 +74,7 @@ def guarding(
         # Where a crash of ours leaves its traceback.
         "env": [{"name": "HOME", "value": "/tmp"}, {"name": "TIDEGATE_STATE", "value": "/tmp"}],
         "ports": [{"name": "probes", "containerPort": PROBES, "protocol": "TCP"}],
-        "resources": {"requests": {"cpu": wanted.cpu, "memory": wanted.memory}, "limits": {"memory": wanted.memory}},
+        "resources": {"requests": {"cpu": "20m", "memory": MEMORY}, "limits": {"memory": MEMORY}},
         # Whether the API server answers is no reason to start it again.
         "livenessProbe": _probe("/healthz", failures=6),
         "readinessProbe": _probe("/readyz", failures=3),
@@ -92,7 +88,7 @@ def guarding(
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "securityContext": {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user, "seccompProfile": profile},
-        **(pod or {}),
+        **({"imagePullSecrets": secrets} if secrets else {}),
         "containers": [container],
         "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
     }

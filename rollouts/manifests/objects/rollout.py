@@ -118,16 +118,9 @@ def _strategy(site: Site, analyses: tuple[Json, ...]) -> Json:
     # The background analysis begins with users: before, nobody's requests are at stake.
     first = next((index for index, step in enumerate(steps) if step.get("setWeight")), None)
     watched = {**_analysis(analyses), "startingStep": first} if analyses and first is not None else {}
-    # An aborted canary that keeps its engines keeps its users: since Argo Rollouts 1.9.0 the weight of a
-    # `dynamicStableScale` falls only as fast as the canary shrinks (argo-rollouts#4898, #4841).
-    dynamic = fleet.canary.dynamic_stable
-    # How long and how many versions stay up behind the stable. With dynamicStableScale the first is refused.
-    warm: Json = {} if dynamic else {"scaleDownDelaySeconds": 30}
-    if previous:
-        warm = {
-            "scaleDownDelaySeconds": whole_seconds(previous.keep),
-            "scaleDownDelayRevisionLimit": previous.versions,
-        }
+    # How long and how many versions stay up behind the stable.
+    warm: Json = {"scaleDownDelaySeconds": whole_seconds(previous.keep) if previous else 30}
+    warm |= {"scaleDownDelayRevisionLimit": previous.versions} if previous else {}
     return {
         "stableService": stable_service(site.name),
         "canaryService": canary_service(site.name),
@@ -138,10 +131,11 @@ def _strategy(site: Site, analyses: tuple[Json, ...]) -> Json:
         # trial has as many engines more as its steps say, and this is no place to bound them.
         "maxSurge": 1,
         "maxUnavailable": 0,
-        **({} if dynamic else {"minPodsPerReplicaSet": fleet.canary.min_replicas}),
-        "dynamicStableScale": dynamic,
+        "minPodsPerReplicaSet": fleet.canary.min_replicas,
+        # With it users whom the stable has no engines for would stay on a canary that failed (argo-rollouts#3372).
+        "dynamicStableScale": False,
         **warm,
-        **({} if dynamic else {"abortScaleDownDelaySeconds": whole_seconds(fleet.canary.after_abort)}),
+        "abortScaleDownDelaySeconds": whole_seconds(fleet.canary.after_abort),
         **({"analysis": watched} if watched else {}),
         "steps": steps,
     }
@@ -205,7 +199,6 @@ def pod_template(site: Site) -> Json:
         "automountServiceAccountToken": False,
         # Kubernetes writes a variable for each Service of the namespace, some of which vLLM would take for its own.
         "enableServiceLinks": False,
-        **({"priorityClassName": site.priority} if site.priority else {}),
         "terminationGracePeriodSeconds": whole_seconds(pod.drain) + MARGIN_SECONDS,
         "securityContext": security,
         **({"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]} if pod.pull_secrets else {}),

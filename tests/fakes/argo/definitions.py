@@ -1,6 +1,6 @@
 """The CustomResourceDefinitions of Argo Rollouts, for clusters that have none.
 
-They are made of the schemas by which tidegate judges its own manifests, with upstream's names, scopes and subresources
+They are made of the schemas by which tests judge manifests, with upstream's names, scopes and subresources
 (`manifests/crds/*.yaml`): a Rollout has a status of its own, an AnalysisRun has not. Left out: descriptions, printed
 columns, short names of fields, and the scale subresource. Only Python's own library is needed: clusters are brought up
 while the project is still being installed.
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 
-SCHEMAS = Path(__file__).parents[3] / "rollouts" / "manifests" / "schemas" / "argo-rollouts.json"
+SCHEMAS = Path(__file__).parents[2] / "golden" / "schemas" / "argo-rollouts.json"
 GROUP, VERSION = "argoproj.io", "v1alpha1"
 
 

@@ -42,17 +42,17 @@ from datetime import datetime, timedelta
 from fakes.argo.controller import reconcile
 from fakes.argo.objects import controller_of, stamp
 from fakes.argo.reconciliation import ReconcileError
-from fakes.argo.workloads import Machines, reconcile_deployment, reconcile_replica_set, run_pod
+from fakes.argo.workloads import Machines, reconcile_replica_set, run_pod
 from fakes.argo.world import MANAGER, Cluster, Key, WorkQueue, World
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
 from rollouts.kube.model import MANAGER as TIDEGATE
 from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
+from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
 from tidegate.core.model import Json
 
-_KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS, DEPLOYMENTS)}
+_KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS)}
 _NAMED = {kind.plural for kind in (SERVICES, DEPLOYMENTS, VIRTUAL_SERVICES)}
 """What Rollouts name: each change of one wakes them all. No controller watches the routes of a plugin."""
 _PLURALS = {kind.kind: kind.plural for kind in _KINDS.values()}
@@ -90,15 +90,13 @@ class Simulation:
         self._reacts = reacts
         self._queue = WorkQueue()
         self._failed: Counter[Key] = Counter()
-        self._waiting: dict[Key, None] = {}
         self._working: Key | None = None
         self._called = self._down = self._settling = False
         self._pods_made = [pods_made]
         self._workers: dict[str, Callable[[Key, Json], None]] = {
             ROLLOUTS.plural: self._work_on_rollout,
-            PODS.plural: self._work_on_pod,
+            PODS.plural: lambda _, body: run_pod(self._world, body, self.machines),
             REPLICA_SETS.plural: lambda _, body: reconcile_replica_set(self._world, body, self._pods_made),
-            DEPLOYMENTS.plural: lambda _, body: reconcile_deployment(self._world, body),
         }
         self.loses_writes_within = 0.0
         """Seconds after a write of its own in which it loses those of tidegate to the same Rollout, as up to 1.9.1.
@@ -212,22 +210,18 @@ class Simulation:
         self._soon()
 
     def _note(self, event: Event) -> None:
-        """Queue what a change concerns: the object, its owner, Rollouts that may name it, pods that wait for room."""
+        """Queue what a change concerns: the object, its owner, Rollouts that may name it."""
         plural, gone = event.kind.plural, event.change == "DELETED"
         key = (plural, event.namespace, event.name)
         if plural == ROLLOUTS.plural and self._loses(key, event.manager):
             return
         if not gone:
             self._look_at(key)
-        if gone:
-            self._waiting.pop(key, None)
         owner = controller_of(event.after)
         if owner is not None:
             self._look_at((_PLURALS.get(owner["kind"], ""), event.namespace, owner["name"]))
         if plural in _NAMED:
             self._again(ROLLOUTS)
-        if plural == NODES.plural or (plural == PODS.plural and gone):
-            self._queue.add_all(self._waiting)
 
     def _loses(self, key: Key, manager: str) -> bool:
         """Whether this write is put over by an older copy in the controller's cache."""
@@ -292,11 +286,3 @@ class Simulation:
         first, longest = self._retries
         seconds = min(first * 2 ** min(self._failed[key] - 1, 60), longest)
         self._wake(self._world.now() + timedelta(seconds=seconds))
-
-    def _work_on_pod(self, key: Key, body: Json) -> None:
-        run_pod(self._world, body, self.machines)
-        now = self._world.find(PODS, key[2], key[1])
-        if now is not None and not now["spec"].get("nodeName"):
-            self._waiting[key] = None
-        else:
-            self._waiting.pop(key, None)

@@ -1,60 +1,22 @@
-"""What Kubernetes does with pods: made for ReplicaSets and Deployments, placed on nodes, started, ready in their time.
+"""What Kubernetes does with pods: made for ReplicaSets, started, ready in their time.
 
 Kubernetes: `pkg/controller/replicaset/replica_set.go` (`manageReplicas`), `replica_set_utils.go` (`calculateStatus`),
-`pkg/controller/controller_utils.go` (`ActivePodsWithRanks`), `pkg/controller/deployment`; the scheduler (nothing is
-preempted; whether an empty node would take a pod is tidegate's own answer); the kubelet's container states and pod
-conditions. A cluster without Node objects has room for everything, a deleted pod is gone at once, and a Deployment's
-new template replaces the old pods at once.
+`pkg/controller/controller_utils.go` (`ActivePodsWithRanks`); the kubelet's container states and pod conditions. A
+cluster has room for everything, and a deleted pod is gone at once.
 """
 
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import Decimal
 
 from fakes.argo.objects import ReplicaSet, moment_of, reference_to, safe_hash, stamp
 from fakes.argo.world import World
 from fakes.kube.refusal import Refusal
 
-from rollouts.kube.objects import misfits, parse_quantity, resource_requests
-from rollouts.kube.resources import NODES, PODS, REPLICA_SETS
+from rollouts.kube.resources import PODS
 from tidegate.core.model import Json
-
-
-def place(world: World, pod: Json) -> tuple[str, str]:
-    """The first node by name that takes it, or none and the scheduler's reason."""
-    nodes = world.everywhere(NODES)
-    if not nodes:
-        return "simulated-node", ""
-    placed = [one for one in world.everywhere(PODS) if one["spec"].get("nodeName")]
-    reasons: Counter[str] = Counter()
-    for node in nodes:
-        unfit = "node(s) didn't match Pod's labels, size or taints" if misfits(pod, node) else ""
-        why = _shortage(node, pod, placed) or unfit
-        if not why:
-            return str(node["metadata"]["name"]), ""
-        reasons[why] += 1
-    texts = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
-    return "", f"0/{len(nodes)} nodes are available: {texts}."
-
-
-def _shortage(node: Json, pod: Json, placed: list[Json]) -> str:
-    allocatable = {"pods": "110"} | node.get("status", {}).get("allocatable", {})
-    free = {name: parse_quantity(text) for name, text in allocatable.items()}
-    for other in placed:
-        if other["spec"]["nodeName"] == node["metadata"]["name"]:
-            for name, amount in _requests_of(other).items():
-                free[name] = free.get(name, Decimal(0)) - amount
-    lacking = next((name for name, amount in _requests_of(pod).items() if amount > free.get(name, 0)), None)
-    return f"Insufficient {lacking}" if lacking else ""
-
-
-def _requests_of(pod: Json) -> dict[str, Decimal]:
-    return {**resource_requests(pod), "pods": Decimal(1)}
-
 
 VERSION = "tidegate.dev/version"
 
@@ -91,19 +53,8 @@ def is_ready(pod: Json) -> bool:
 
 
 def run_pod(world: World, pod: Json, machines: Machines) -> None:
-    """Place it, start it, make it ready in its time; one that fails says why in the words of the kubelet."""
+    """Start it, make it ready in its time; one that fails says why in the words of the kubelet."""
     names = names_of(pod)
-    if not pod["spec"].get("nodeName"):
-        node, why = place(world, pod)
-        if not node:
-            _wait_for_node(world, pod, why)
-            return
-        pod["spec"]["nodeName"] = node
-        pod = world.update(pod)
-    _start(world, pod, machines, names)
-
-
-def _start(world: World, pod: Json, machines: Machines, names: set[str]) -> None:
     now = world.now()
     begun = (pod.get("status") or {}).get("startTime") or stamp(now)
     ready_at = moment_of(begun) + timedelta(seconds=machines.seconds_for(pod))
@@ -120,13 +71,6 @@ def _start(world: World, pod: Json, machines: Machines, names: set[str]) -> None
         if now < ready_at:
             world.wake(ready_at)
         _write(world, pod, "Running", begun, {"running": {"startedAt": begun}}, ready=now >= ready_at)
-
-
-def _wait_for_node(world: World, pod: Json, why: str) -> None:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
-    old = (pod.get("status") or {}).get("conditions", ())
-    since = next((one["lastTransitionTime"] for one in old if one["type"] == "PodScheduled"), stamp(world.now()))
-    world.report(pod, {"phase": "Pending", "conditions": [condition | {"lastTransitionTime": since}]})
 
 
 def _write(
@@ -208,10 +152,10 @@ def _pod(rs: Json, number: int) -> Json:
     }
 
 
-def _worth(pod: Json) -> tuple[bool, bool, float]:
-    """Without a node before placed, not ready before ready, young before old."""
+def _worth(pod: Json) -> tuple[bool, float]:
+    """Not ready before ready, young before old."""
     age = -moment_of(pod["metadata"]["creationTimestamp"]).timestamp()
-    return bool(pod["spec"].get("nodeName")), is_ready(pod), age
+    return is_ready(pod), age
 
 
 def _write_status(world: World, body: Json, failure: str | None) -> None:
@@ -227,46 +171,3 @@ def _write_status(world: World, body: Json, failure: str | None) -> None:
         why = {"reason": "FailedCreate", "message": failure, "lastTransitionTime": first}
         status["conditions"] = [{"type": "ReplicaFailure", "status": "True", **why}]
     world.report(body, status)
-
-
-_HASH = "pod-template-hash"
-
-
-def reconcile_deployment(world: World, body: Json) -> None:
-    spec, metadata = body["spec"], body["metadata"]
-    desired, name = int(spec.get("replicas", 1)), f"{metadata['name']}-{safe_hash(spec['template'])}"
-    owned = [ReplicaSet(rs) for rs in world.owned(REPLICA_SETS, body)]
-    for rs in owned:
-        count = desired if rs.name == name else 0
-        if rs.replicas != count:
-            rs.body["spec"]["replicas"] = count
-            rs.read(world.update(rs.body))
-    if all(rs.name != name for rs in owned):
-        owned.append(ReplicaSet(world.create(_replica_set(body, name, desired))))
-    ready, available = sum(rs.ready for rs in owned), sum(rs.available for rs in owned)
-    counts = {"replicas": sum(rs.actual for rs in owned), "readyReplicas": ready, "availableReplicas": available}
-    counts["updatedReplicas"] = next(rs.actual for rs in owned if rs.name == name)
-    status: Json = {"observedGeneration": metadata["generation"]} | {
-        key: count for key, count in counts.items() if count
-    }
-    value = str(available >= desired)
-    status["conditions"] = [{"type": "Available", "status": value, "reason": "MinimumReplicasAvailable"}]
-    world.report(body, status)
-
-
-def _replica_set(body: Json, name: str, count: int) -> Json:
-    template = copy.deepcopy(body["spec"]["template"])
-    label = {_HASH: name.rpartition("-")[2]}
-    template["metadata"]["labels"] = template["metadata"].get("labels", {}) | label
-    selector = {"matchLabels": body["spec"]["selector"].get("matchLabels", {}) | label}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {
-            "name": name,
-            "namespace": body["metadata"]["namespace"],
-            "labels": template["metadata"]["labels"],
-            "ownerReferences": [reference_to(body)],
-        },
-        "spec": {"replicas": count, "selector": selector, "template": template},
-    }

@@ -137,11 +137,8 @@ class WorkQueue:
         """When there will be work, as far as that is known."""
         return self._later[0][0] if self._later else None
 
-    def add(self, *keys: Key) -> None:
-        self.add_all(keys)
-
-    def add_all(self, keys: Iterable[Key]) -> None:
-        self._now |= dict.fromkeys(keys)
+    def add(self, key: Key) -> None:
+        self._now[key] = None
 
     def add_at(self, moment: datetime, key: Key) -> bool:
         """Whether that is news."""

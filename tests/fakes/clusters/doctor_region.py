@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from fakes.argo.objects import reference_to
 from fakes.argo.simulation import Simulation
 from fakes.clock import SimulatedTime
 from fakes.fleet import fleet_spec
@@ -22,17 +23,13 @@ from rollouts.doctor.diagnosis import diagnose, examine
 from rollouts.doctor.gather import gather, required_access
 from rollouts.doctor.model import DiagnosisTarget, EvidenceQuery, Finding, ScrapeInterval, metrics_of
 from rollouts.kube.model import MANAGER, Resource
-from rollouts.kube.resources import (
-    PODS,
-    RESOURCE_QUOTAS,
-    ROLLOUTS,
-    resource_of,
-)
+from rollouts.kube.resources import DEPLOYMENTS, PODS, RESOURCE_QUOTAS, ROLLOUTS, resource_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
 from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.model import Json
+from tidegate.core.names import VERSION
 
 Change = Callable[[Json], None]
 
@@ -133,28 +130,15 @@ class Region:
         resource, name = resource_of(body), body["metadata"]["name"]
         namespace = body["metadata"].get("namespace")
         if self.cluster.find(resource, name, namespace=namespace) is None:
-            self.cluster.create(resource, body, namespace=namespace, manager=manager)
+            made = self.cluster.create(resource, body, namespace=namespace, manager=manager)
+            if resource == DEPLOYMENTS:
+                self.cluster.create(PODS, _pod(made), namespace=namespace)
         elif resource == ROLLOUTS:
             self.cluster.patch(resource, name, {"spec": body["spec"]}, namespace=namespace, manager=manager)
 
-    def bring(self, body: Json) -> None:
-        """Create it with its status, which an API server drops from what is created."""
-        resource, name = resource_of(body), body["metadata"]["name"]
-        namespace = body["metadata"].get("namespace")
-        self.cluster.create(resource, body, namespace=namespace)
-        if "status" in body:
-            status = {"status": body["status"]}
-            self.cluster.patch(resource, name, status, namespace=namespace, subresource="status")
-
-    def edit(
-        self, resource: Resource, name: str, change: Change, *, namespace: str | None = None, status: bool = False
-    ) -> None:
+    def edit(self, resource: Resource, name: str, change: Change) -> None:
         """Somebody changes an object."""
-        self.cluster.edit(resource, name, change, namespace=namespace, subresource="status" if status else "")
-
-    def rollout(self, change: Change) -> None:
-        """Somebody changes the Rollout."""
-        self.edit(ROLLOUTS, NAME, change)
+        self.cluster.edit(resource, name, change)
 
     def promote_step(self) -> None:
         """As `kubectl argo rollouts promote` at a pause."""
@@ -179,6 +163,15 @@ class Region:
         metadata, status = pod["metadata"], {"status": {"containerStatuses": list(states)}}
         where = {"namespace": metadata["namespace"], "subresource": "status"}
         self.at_last.append(lambda: self.cluster.patch(PODS, metadata["name"], status, **where))
+
+    def without_a_node(self, version: str) -> None:
+        """The scheduler finds none for its pods, from now on."""
+        since = {"lastTransitionTime": self.cluster.time.now().isoformat()}
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": f"Insufficient {GPU}"}
+        status = {"status": {"conditions": [{**said, **since}]}}
+        for pod in self.cluster.list(PODS, labels=f"{VERSION}={version}"):
+            name = pod["metadata"]["name"]
+            self.at_last.append(lambda name=name: self.cluster.patch(PODS, name, status, subresource="status"))
 
     def be_looked_at(self) -> None:
         """Come to rest, with everything written that others than the simulated controllers write."""
@@ -233,26 +226,20 @@ def canary() -> Region:
 
 
 def _install(region: Region) -> None:
-    """What is in a cluster before any delivery: definitions, nodes, quota, the controller."""
+    """What is in a cluster before any delivery: quota, the controller."""
     cluster = region.cluster
     cluster.create_namespace(CONTROLLER)
-    region.bring(_node("system-1"))
-    for number in range(1, 5):
-        region.bring(_node(f"gpu-{number}", GPU))
     cluster.create(RESOURCE_QUOTAS, _named("ResourceQuota", "gpus"))
     region.put(_controller())
     region.wait(60)
 
 
-def _node(name: str, *devices: str) -> Json:
-    """A node with four of each device, and with the taint that such nodes have by habit."""
-    allocatable = {"cpu": "64", "memory": "512Gi", "pods": "110", **dict.fromkeys(devices, "4")}
-    return {
-        **_named("Node", name),
-        "metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "NVIDIA-H200"}},
-        "spec": {"taints": [{"key": device, "effect": "NoSchedule"} for device in devices]},
-        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
-    }
+def _pod(deployment: Json) -> Json:
+    """Its one pod, which goes with it."""
+    metadata, template = deployment["metadata"], deployment["spec"]["template"]
+    named = {"name": f"{metadata['name']}-1", "namespace": metadata["namespace"]}
+    owned = {**named, **template["metadata"], "ownerReferences": [reference_to(deployment)]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": owned, "spec": template["spec"]}
 
 
 def _controller() -> Json:

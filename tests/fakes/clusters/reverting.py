@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from fakes.argo.mirror import difference
 from fakes.clusters.region import user_shares
 from fakes.kube.cluster import FakeCluster, merged
 from fakes.kube.store import Event, copied
@@ -19,20 +20,6 @@ from tidegate.core.model import Json
 
 KUBECTL, ARGO_CD, HELM = "kubectl-client-side-apply", "argocd-controller", "helm"
 """Field managers, as each names itself."""
-
-
-def merge_patch(before: Json, after: Json) -> Json:
-    """The RFC 7386 patch from one to the other."""
-    patch: Json = {key: None for key in before if key not in after}
-    for key, value in after.items():
-        if key not in before:
-            patch[key] = copied(value)
-        elif isinstance(value, dict) and isinstance(before[key], dict):
-            if inner := merge_patch(before[key], value):
-                patch[key] = inner
-        elif value != before[key]:
-            patch[key] = copied(value)
-    return patch
 
 
 def kubectl_apply(cluster: FakeCluster, manifests: Sequence[Json], *, manager: str = KUBECTL) -> list[str]:
@@ -93,7 +80,7 @@ class ArgoCd:
         live = self._live(wanted)
         if live is None or not self._respects:
             return wanted
-        kept = merge_patch(self._normal(live), _plain(live))
+        kept = difference(self._normal(live), _plain(live))
         return merged(self._normal(wanted), kept)
 
     def _live(self, wanted: Json) -> Json | None:

@@ -6,11 +6,15 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 from fakes.clock import RealTime
 from fakes.clusters.region import NAMESPACE, ClusterRegion, an_image
+from fakes.kube.api import Api, Reply
+from fakes.kube.requests import Asked
 from fakes.kube.server import FakeServers, serving
 
 from registry.conventions import ENGINE_IMAGE
@@ -47,6 +51,19 @@ def delivery_to(waves: Sequence[Sequence[str]], *, name: str, engine: str) -> di
             "regions": {each: region | {"context": each, "prometheus": NOBODY} for each in regions},
         },
     }
+
+
+def behind(api: Api, services: Mapping[str, str]) -> Api:
+    """Addresses that answer behind Services, as the API server's proxy reaches them."""
+    for service, url in services.items():
+        api.pods[service] = partial(_passed_on, url)
+    return api
+
+
+def _passed_on(url: str, asked: Asked) -> Reply:
+    kind = {"content-type": asked.headers.get("content-type", "")}
+    said = httpx.request(asked.method, url + asked.path, content=asked.body, headers=kind)
+    return Reply(said.status_code, said.content, {"content-type": said.headers.get("content-type", "")})
 
 
 def write_golden_set(folder: Path) -> None:

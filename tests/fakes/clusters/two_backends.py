@@ -30,8 +30,8 @@ class TwoBackends:
 
     def __init__(self, cluster: FakeCluster, *, pools: bool = False) -> None:
         self.cluster, self.pools = cluster, pools
-        self.refused, self.dying = "", False
-        """What the gateway has against the route; whether pods do not start."""
+        self.refused, self.dying, self.controller = "", False, "example/gateway"
+        """What the gateway has against the route; whether pods do not start; whose gateway it is."""
         self.written = list[str]()
         self.cluster.on_change(self._react)
         for body in (a_route(pools=pools), *self._behind("blue", 2), *self._behind("green", 0)):
@@ -110,7 +110,7 @@ class TwoBackends:
             {"type": "Accepted", "status": "True", **seen},
             {"type": "ResolvedRefs", "status": "True", **seen, **refused},
         ]
-        parent = {"parentRef": {"name": "gate"}, "controllerName": "example/gateway", "conditions": conditions}
+        parent = {"parentRef": {"name": "gate"}, "controllerName": self.controller, "conditions": conditions}
         self.cluster.update_status(HTTP_ROUTES, {**route, "status": {"parents": [parent]}}, manager="gateway")
 
     @property

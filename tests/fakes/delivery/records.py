@@ -6,6 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from fakes.delivery.world import a_version
+
 from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import DeliveryState, state_of
 from pipelines.requests import QueuedRequest
@@ -41,12 +43,13 @@ class Delivery:
             "delivery",
             "started",
             f"support-llm {self.version} against {self.champion}",
-            model="support-llm",
-            version=self.version,
-            champion=self.champion,
-            spec="support-llm",
-            steps=[_planned(step) for step in [*planned, "finalize"]],
-            regions=list(REGIONS),
+            plan={
+                "name": "support-llm",
+                "version": a_version(self.version).model_dump(mode="json"),
+                "champion": a_version(self.champion).model_dump(mode="json"),
+                "steps": [_planned(step) for step in [*planned, "finalize"]],
+                "regions": list(REGIONS),
+            },
         )
 
     def pass_through(self, step: str, seconds: float, message: str = "") -> Delivery:
@@ -183,11 +186,10 @@ def _planned(step: str) -> dict[str, object]:
     stage, _, place = step.partition("@")
     region, _, weight = place.partition("/")
     return {
-        "id": step,
         "stage": stage,
         "region": None if stage == "bake" else region or None,
         "weight": int(weight) if weight else None,
-        "wave": int(place) if stage == "bake" else REGIONS.index(region) + 1 if region else None,
+        "wave": int(place) if stage == "bake" else REGIONS.index(region) + 1 if region else 0,
         "expected_seconds": EXPECTED.get(stage, 1),
     }
 
@@ -260,7 +262,6 @@ def users(
                     itl_mean_seconds=itl,
                     duration_seconds=ttft + itl * tokens,
                     output_tokens=tokens,
-                    finish_reason="stop",
                 )
             )
     return records

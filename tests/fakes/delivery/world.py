@@ -19,7 +19,8 @@ from fakes.delivery.loads import SCRATCH_URL, FakeLoads, FakeScratch
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
 from pipelines.events.artifacts import Trials, bring_evidence, vouched
-from pipelines.events.journal import Journal, opening_of
+from pipelines.events.journal import Journal
+from pipelines.events.payloads import Opening
 from pipelines.events.state import DeliveryState, plan_of, state_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
@@ -308,7 +309,7 @@ class Steps:
         self._join = join or (lambda: world.ledger)
         self._kept = kept or Attached(world.ledger.files)
         self._disks = (disks / str(number) for number in itertools.count(1))
-        opening = opening_of(world.plan, "delivery.yaml").event(world.now(), "delivery")
+        opening = Opening.of_plan(world.plan, "delivery.yaml").event(world.now(), "delivery")
         self._join().append(opening)
         world.recorder.on_event(opening)
 

@@ -41,8 +41,9 @@ UNTIL = "until "
 class StandInVllm:
     """Completes every prompt with numbers."""
 
-    def __init__(self, pace: float, *, broken: bool = False, stuck_health: bool = False) -> None:
+    def __init__(self, pace: float, *, broken: bool = False, stuck_health: bool = False, forgets: str = "") -> None:
         self.pace = pace
+        self.forgets = forgets
         self.broken = broken
         self.stuck_health = stuck_health
         self.prompts: list[str] = []
@@ -54,6 +55,7 @@ class StandInVllm:
             Route("/environment", self.environment),
             Route("/die", self.die),
             Route("/v1/completions", self.complete, methods=["POST"]),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Mount("/metrics", make_asgi_app()),
         ]
         return Starlette(routes=routes, middleware=middleware_of(middleware))
@@ -71,6 +73,10 @@ class StandInVllm:
         asyncio.get_running_loop().call_later(0.1, os._exit, 3)
         return PlainTextResponse("")
 
+    async def chat(self, request: Request) -> Response:
+        """As much as a fleet asks before an engine serves."""
+        return JSONResponse({"choices": [{"message": {"role": "assistant", "content": "0"}}]})
+
     async def complete(self, request: Request) -> Response:
         options = await request.json()
         self.prompts.append(options["prompt"])
@@ -86,10 +92,13 @@ class StandInVllm:
         return JSONResponse({"choices": [{"text": "0 " * options["max_tokens"]}]})
 
     async def _stream(self, options: dict[str, object]) -> AsyncIterator[str]:
-        for index in range(int(str(options["max_tokens"]))):
-            await asyncio.sleep(self.pace)
-            yield f"data: {json.dumps({'choices': [{'text': f'{index} '}]})}\n\n"
         prompt = str(options["prompt"])
+        words = [str(index) for index in range(int(str(options["max_tokens"])))]
+        if self.forgets:
+            words = ["What?"] if self.forgets in prompt else prompt.split()
+        for word in words:
+            await asyncio.sleep(self.pace)
+            yield f"data: {json.dumps({'choices': [{'text': f'{word} '}]})}\n\n"
         while prompt.startswith(UNTIL) and not Path(prompt.removeprefix(UNTIL)).exists():
             await asyncio.sleep(self.pace)
         if prompt == "fail":
@@ -106,6 +115,7 @@ def main() -> None:
     parser.add_argument("--load-seconds", type=float, default=0.0)
     parser.add_argument("--broken", action="store_true", help="answer every prompt with an error")
     parser.add_argument("--stuck-health", action="store_true", help="never answer the prompt `health`")
+    parser.add_argument("--forgets", default="", help="a word that it does not understand; else it repeats prompts")
     parser.add_argument("--compiles", help="a kernel to leave in the compile cache")
     parser.add_argument("--fail", help="say this and end instead of serving")
     options, _ = parser.parse_known_args()
@@ -114,7 +124,9 @@ def main() -> None:
         sys.exit(options.fail)
     if options.compiles:
         (Path(os.environ["VLLM_CACHE_ROOT"]) / options.compiles).write_bytes(b"ELF")
-    server = StandInVllm(options.pace, broken=options.broken, stuck_health=options.stuck_health)
+    server = StandInVllm(
+        options.pace, broken=options.broken, stuck_health=options.stuck_health, forgets=options.forgets
+    )
     uvicorn.run(server.app(options.middleware), host=options.host, port=options.port, log_level="warning")
 
 

@@ -15,7 +15,7 @@ from fakes.kube.store import has_status, is_custom
 from pydantic_core import to_json
 
 from rollouts.kube.model import PatchKind, Resource
-from rollouts.kube.resources import PODS
+from rollouts.kube.resources import PODS, SERVICES
 from tidegate.core.model import Json
 
 Served = tuple[int, Json]
@@ -69,7 +69,7 @@ class Api:
         self.texts: dict[str, Callable[[], str]] = {}
         """Plain answers by path: metrics through the service proxy, a pod's log."""
         self.pods: dict[str, Callable[[Asked], Reply]] = {}
-        """By the name of a pod: its server, as the API server's proxy reaches it (`POD:PORT`)."""
+        """By the name of a pod or Service: its server, as the API server's proxy reaches it (`POD:PORT`)."""
         self.clock_skew_seconds = 0.0
         """How far the server's clock is ahead, as its Date header tells."""
         self.calls: list[Call] = []
@@ -114,7 +114,7 @@ class Api:
             return Reply(200, self.texts[asked.path]().encode(), self._headers("text/plain; charset=utf-8"))
         if not call.plural:
             return self._json(200, _discovered(self.cluster, asked.path.strip("/").split("/")))
-        if call.plural == "pods" and call.subresource == "proxy":
+        if call.plural in {"pods", "services"} and call.subresource == "proxy":
             return self._proxied(call, asked)
         if call.plural == "selfsubjectaccessreviews" and call.verb == "create":
             review = _parsed(asked)
@@ -153,17 +153,16 @@ class Api:
 
     def _listed(self, kind: Resource, asked: Asked, namespace: str) -> Json:
         """Items of a typed list have no apiVersion and kind of their own; those of custom resources do."""
-        labels, fields = asked.query.get("labelSelector", ""), asked.query.get("fieldSelector", "")
-        items = list(self.cluster.all_shared(kind, labels=labels, fields=fields, namespace=namespace))
+        items = list(self.cluster.all_shared(kind, labels=asked.query.get("labelSelector", ""), namespace=namespace))
         if not is_custom(kind):
             items = [{key: part for key, part in item.items() if key not in ("apiVersion", "kind")} for item in items]
         metadata = {"resourceVersion": str(self.cluster.store.version)}
         return {"apiVersion": kind.api_version, "kind": f"{kind.kind}List", "metadata": metadata, "items": items}
 
     def _proxied(self, call: Call, asked: Asked) -> Reply:
-        """What a pod's own server says; it does not see `Authorization`, which authentication drops."""
+        """What its own server says; it does not see `Authorization`, which authentication drops."""
         name = call.name.partition(":")[0]
-        self.cluster.shared(PODS, name, namespace=call.namespace)
+        self.cluster.shared(PODS if call.plural == "pods" else SERVICES, name, namespace=call.namespace)
         if name not in self.pods:
             raise Refusal(503, "ServiceUnavailable", f"error trying to reach service: dial tcp: {name} refused")
         passed = {key: value for key, value in asked.headers.items() if key != "authorization"}

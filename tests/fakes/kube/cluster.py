@@ -22,7 +22,6 @@ from fakes.kube.store import KINDS, Event, Store, collect, copied, copied_from_s
 from jsonpointer import JsonPointerException
 
 from rollouts.kube.model import PatchKind, Resource
-from rollouts.kube.objects import at
 from rollouts.kube.resources import NAMESPACES
 from tidegate.core.model import Json
 
@@ -116,27 +115,19 @@ class FakeCluster:
         kind = self.served(resource.group, resource.plural)
         return copied_from_store(self.store.get(kind, self._where(kind, namespace), name))
 
-    def list(
-        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> list[Json]:
+    def list(self, resource: Resource, *, labels: str = "", namespace: str | None = None) -> list[Json]:
         """All that match, by namespace and name; namespace "" is all of them."""
-        found = self.all_shared(resource, labels=labels, fields=fields, namespace=namespace)
-        return [copied_from_store(each) for each in found]
+        return [copied_from_store(each) for each in self.all_shared(resource, labels=labels, namespace=namespace)]
 
-    def all_shared(
-        self, resource: Resource, *, labels: str = "", fields: str = "", namespace: str | None = None
-    ) -> Iterator[Json]:
+    def all_shared(self, resource: Resource, *, labels: str = "", namespace: str | None = None) -> Iterator[Json]:
         """As `list`, of objects to be read only (Kubernetes, "Labels and Selectors")."""
-        if set("!() ") & set(labels + fields):
-            raise bad_request(f"unable to parse requirement: {labels} {fields}")
+        if set("!() ") & set(labels):
+            raise bad_request(f"unable to parse requirement: {labels}")
         kind = self.served(resource.group, resource.plural)
         by_label = [term.partition("=") for term in labels.split(",") if term]
-        by_field = [term.partition("=") for term in fields.split(",") if term]
         for found in self.store.all(kind, self._where(kind, namespace)):
             has = found["metadata"].get("labels") or {}
-            if all(has.get(key) == value if sign else key in has for key, sign, value in by_label) and all(
-                at(found, *path.split(".")) == value for path, _, value in by_field
-            ):
+            if all(has.get(key) == value if sign else key in has for key, sign, value in by_label):
                 yield found
 
     def existing(self) -> Iterator[Event]:

@@ -81,7 +81,7 @@ class WritingContract:
     async def test_a_dry_run_answers_and_stores_nothing(self, client: KubeClient, note: Note) -> None:
         one = await client.create(CONFIG_MAPS, note("a", x="1"))
         name = one["metadata"]["name"]
-        tried = await client.patch(CONFIG_MAPS, name, {"data": {"x": "2"}}, dry_run=True)
+        tried = await client.apply(note("a", x="2"), force=True, dry_run=True)
         assert tried["data"] == {"x": "2"}
         assert await client.get(CONFIG_MAPS, name) == one
 

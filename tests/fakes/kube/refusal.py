@@ -77,11 +77,6 @@ def bad_request(message: str) -> Refusal:
     return Refusal(400, "BadRequest", message)
 
 
-def expired(message: str) -> Refusal:
-    """`NewResourceExpired`: the 410 of a list's continue token and of a watch's version."""
-    return Refusal(410, "Expired", message)
-
-
 def unauthorized() -> Refusal:
     """`NewUnauthorized`: no credentials, or such that are valid no more."""
     return Refusal(401, "Unauthorized", "Unauthorized")

@@ -27,7 +27,7 @@ _WITHOUT_STATUS = frozenset(
         *("leases", "endpointslices", "networkpolicies", "priorityclasses", "storageclasses"),
         *("roles", "rolebindings", "clusterroles", "clusterrolebindings"),
         "validatingadmissionpolicybindings",
-        *("analysisruns", "analysistemplates", "clusteranalysistemplates", "triggerauthentications"),
+        *("analysisruns", "analysistemplates", "clusteranalysistemplates"),
         *("workflows", "workflowtemplates", "referencegrants"),
     }
 )

@@ -95,9 +95,9 @@ async def test_a_version_is_delivered(spec: tidegate.Delivery, tmp_path: Path) -
     assert await served(around["fleets"]) == {"eu-west-1": "2", "us-east-1": "2"}
     assert (heard[0].kind, heard[-1].kind) == ("started", "closed")
     assert [event.step for event in heard if event.kind == "done"] == [step.id for step in plan.steps]
-    assert found.delivery.last
-    assert (found.delivery.last.id, found.delivery.last.outcome) == (result.delivery, "delivered")
-    assert [each.phase for each in found.fleet.regions] == [tidegate.RegionPhase.STEADY] * 2
+    assert found.last
+    assert (found.last.id, found.last.outcome) == (result.delivery, "delivered")
+    assert [each.phase for each in found.regions] == [tidegate.RegionPhase.STEADY] * 2
     assert found.exit_code is tidegate.ExitCode.DELIVERED
     assert tidegate.plan(spec, version="1").champion.version == "2"
 
@@ -112,7 +112,7 @@ async def test_an_outdated_plan_is_refused(spec: tidegate.Delivery, tmp_path: Pa
         spec.path.write_text(spec.path.read_text() + "# another line\n")
         with pytest.raises(tidegate.PlanOutdated, match=r"delivery.yaml has changed since") as caught:
             await tidegate.deliver(plan, backends)
-        assert (await tidegate.status(backends)).delivery.last is None
+        assert (await tidegate.status(backends)).last is None
     assert (caught.value.exit_code, caught.value.hint) == (tidegate.ExitCode.USAGE, "make it again")
 
 
@@ -127,10 +127,10 @@ async def test_a_delivery_whose_process_died_is_resumed(spec: tidegate.Delivery,
     heard: list[tidegate.DeliveryEvent] = []
     async with tidegate.connect(spec, **around) as backends:
         left = await tidegate.status(backends)
-        assert left.delivery.last
-        assert not left.delivery.alive
-        result = await tidegate.resume(left.delivery.last.id, backends, listeners=[heard.append])
-    assert (result.delivery, result.reason) == (left.delivery.last.id, "version 2 serves eu-west-1, us-east-1")
+        assert left.last
+        assert not left.alive
+        result = await tidegate.resume(left.last.id, backends, listeners=[heard.append])
+    assert (result.delivery, result.reason) == (left.last.id, "version 2 serves eu-west-1, us-east-1")
     assert result.ending is tidegate.Ending.DELIVERED
     assert "promote@eu-west-1" not in {event.step for event in heard}
     assert await served(around["fleets"]) == {"eu-west-1": "2", "us-east-1": "2"}
@@ -179,9 +179,9 @@ async def test_a_cancelled_delivery_takes_every_region_back_and_then_is_cancelle
         with pytest.raises(asyncio.CancelledError):
             await delivering
         found = await tidegate.status(backends)
-    assert found.delivery.last
-    assert found.delivery.last.outcome == "interrupted"
-    assert [(each.stable and each.stable.version, each.canary) for each in found.fleet.regions] == [("1", None)] * 2
+    assert found.last
+    assert found.last.outcome == "interrupted"
+    assert [(each.stable and each.stable.version, each.canary) for each in found.regions] == [("1", None)] * 2
 
 
 async def test_what_a_connection_lacks_is_said_before_anything_is_done(spec: tidegate.Delivery, tmp_path: Path) -> None:

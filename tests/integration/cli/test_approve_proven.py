@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.delivery.identities import a_key_of, allow, fingerprint, now, oidc_issuer
-from fakes.terminal import Said, Tidegate
+from fakes.delivery.identities import a_key_of, allow, fingerprint, now
+from fakes.terminal import Tidegate
 
 from pipelines.authority.answering import AnswerVerifier, Speaker, Tally
 from pipelines.authority.approvals import approval
@@ -148,30 +147,6 @@ def test_a_resumption_that_is_overtaken_while_a_person_signs_is_signed_again(
     resume = load_spec(opened.spec, Delivery).resume
     assert [event.kind for event in ledger.recorded()][-2:] == ["waiting", "resumed"]
     AnswerVerifier(at.identities).refuse_unproven_heir(resume, opened.id, ledger.recorded())
-
-
-def test_a_token_counts_for_one_thing(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:
-    with oidc_issuer("ES256") as issuer:
-        oidc = f"{{issuer: '{issuer.url}', jwks_url: '{issuer.url}/jwks', identity_claim: email, binding: BINDING}}"
-        trust = f"{TRUST}  oidc: [{oidc}]\n"
-        (tmp_path / "trust.yaml").write_text(trust.replace("BINDING", "statement"))
-        opened.ask()
-
-        def says(*command: str, token: str) -> Said:
-            (tmp_path / "token").write_text(token)
-            return tidegate(command[0], opened.id, *command[1:], "--identity", "oidc:token")
-
-        token = issuer.token(now(), email="bob@example.com")
-        assert "was not issued for this statement" in says("approve", "wave@2", token=token).err
-        (tmp_path / "trust.yaml").write_text(trust.replace("BINDING", "lifetime"))
-        assert says("approve", "wave@2", token=token).code == 0
-        for command in (("resume",), ("approve", "freeze")):
-            assert "its token was used for another answer before" in says(*command, token=token).err
-        ended = issuer.token(now() - timedelta(hours=1), email="bob@example.com")
-        assert "the token ended at" in says("resume", token=ended).err
-        # Bob may, with a token of his own; what stops him is that it lives.
-        fresh = says("resume", token=issuer.token(now(), email="bob@example.com", jti="2"))
-        assert f"delivery {opened.id} of" in fresh.err
 
 
 def test_a_command_gets_the_token_for_the_statement(tidegate: Tidegate, opened: Opened, tmp_path: Path) -> None:

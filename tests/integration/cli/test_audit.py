@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from fakes.terminal import Tidegate
 
-from pipelines.events.payloads import Closing
 from registry.deliveries import MlflowDeliveries
 from registry.model import Event
 from registry.ports import embedded_uri
@@ -64,16 +63,6 @@ def test_a_tag_beside_the_chain_that_is_edited_is_found(tidegate: Tidegate, open
     client.set_tag(opened, tag, "9")
     said = tidegate("audit", "verify", opened)
     assert (said.code, f"changed: {tag}: says 9; planned was " in said.out) == (5, True)
-
-
-def test_an_ending_whose_reason_is_edited_is_found(tidegate: Tidegate, opened: str, client: Any, state: Path) -> None:
-    ledger = MlflowDeliveries(embedded_uri(state)).join(opened)
-    ledger.append(Closing(outcome="failed", reason="too slow", exit_code=4).event(AT, "delivery", "failed: too slow"))
-    ledger.close("failed", "too slow")
-    assert tidegate("audit", "verify", opened).code == 0
-    client.set_tag(opened, "tidegate.reason", "all was well")
-    said = tidegate("audit", "verify", opened)
-    assert (said.code, "changed: the ending: lists say" in said.out) == (5, True)
 
 
 @pytest.mark.slow(reason="a process for each command")

@@ -12,7 +12,7 @@ import yaml
 from fakes.argo.simulation import Simulation
 from fakes.clock import RealTime
 from fakes.clusters.region import NAMESPACE, a_release, an_image
-from fakes.clusters.served import delivery_to, mark_images, write_golden_set
+from fakes.clusters.served import behind, delivery_to, mark_images, write_golden_set
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.server import FakeServers, serving
@@ -40,7 +40,7 @@ def servers(
     simulation = Simulation(cluster, start_seconds=0.2, reacts=False)
     with (
         engines(tmp_path / "champion" / "model") as engine,
-        serving({REGION: Api(cluster)}, tmp_path, namespace=NAMESPACE) as servers,
+        serving({REGION: behind(Api(cluster), arms_at(engine.url))}, tmp_path, namespace=NAMESPACE) as servers,
     ):
         monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
         registered.write_text(yaml.safe_dump(spec_of(name, engine.url)))
@@ -51,12 +51,19 @@ def servers(
         servers.do(running.cancel)
 
 
+def arms_at(engine: str) -> dict[str, str]:
+    """They have no addresses in the spec: the API server leads to them."""
+    return {f"{THEIRS}-{arm}": f"{engine}/{arm}" for arm in ("stable", "canary")}
+
+
 def spec_of(name: str, engine: str) -> Json:
     rollout = {"name": THEIRS, "container": "vllm", "route": THEIRS}
     rollout |= {"stable_service": f"{THEIRS}-stable", "canary_service": f"{THEIRS}-canary"}
     spec = delivery_to([[REGION]], name=name, engine=engine)
     spec["fleet"]["rollout"] = rollout
     del spec["fleet"]["gateway"]
+    for key in ("stable_url", "canary_url"):
+        del spec["fleet"]["regions"][REGION][key]
     return spec
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from fakes.clock import RealTime
 from fakes.clusters.region import NAMESPACE
-from fakes.clusters.served import delivery_to, mark_images, write_golden_set
+from fakes.clusters.served import behind, delivery_to, mark_images, write_golden_set
 from fakes.clusters.two_backends import TwoBackends, peer
 from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster
@@ -31,17 +31,18 @@ def region(
     write_golden_set(tmp_path)
     mark_images(MlflowRegistry(embedded_uri(state)), name)
     cluster = FakeCluster(REGION, namespace=NAMESPACE, time=RealTime(speed=20))
+    api = Api(cluster)
     with (
         engines(tmp_path / "champion" / "model") as engine,
-        serving({REGION: Api(cluster)}, tmp_path, namespace=NAMESPACE) as servers,
+        serving({REGION: api}, tmp_path, namespace=NAMESPACE) as servers,
     ):
         monkeypatch.setenv("KUBECONFIG", str(servers.kubeconfig))
         spec = delivery_to([[REGION]], name=name, engine=engine.url)
         place = spec["fleet"]["regions"][REGION]
-        urls = {"blue": place.pop("stable_url"), "green": place.pop("canary_url")}
-        peers = {each: peer(each, pools=False, workload=True) for each in urls}
-        fleet = {"kind": "route", "namespace": NAMESPACE, "route": "chat", "peers": peers}
-        spec["fleet"] = {**fleet, "regions": {REGION: {**place, "urls": urls}}}
+        behind(api, {"llm-blue": place.pop("stable_url"), "llm-green": place.pop("canary_url")})
+        peers = {each: peer(each, pools=False, workload=True) for each in ("blue", "green")}
+        fleet = {"kind": "route", "namespace": NAMESPACE, "route": "chat", "peers": peers, "keep": "2h"}
+        spec["fleet"] = {**fleet, "regions": {REGION: place}}
         registered.write_text(yaml.safe_dump(spec))
         yield servers.do(lambda: TwoBackends(cluster))
 
@@ -49,8 +50,8 @@ def region(
 @pytest.mark.slow(reason="a process for each command")
 def test_a_delivery_to_two_backends_and_back(tidegate: Tidegate, region: TwoBackends) -> None:
     planned = tidegate("plan", "delivery.yaml")
-    told = ("no region has a guard", "from then on none goes back to that")
-    assert (planned.code, *(each in planned.out for each in told)) == (0, True, True), planned
+    told = ("no region has a guard", "without a guard `fleet.keep` does nothing", "from then on none goes back to that")
+    assert (planned.code, *(each in planned.out for each in told)) == (0, True, True, True), planned
     said = tidegate("deliver", "delivery.yaml", "--output", "json")
     assert (said.code, said.json["ending"], region.weights[0]) == (0, "delivered", (0, 100)), said.err
     lines = tidegate("status", "delivery.yaml").out.splitlines()
@@ -69,3 +70,4 @@ def test_what_is_rendered_is_the_role_and_the_guard(tidegate: Tidegate, region: 
     (role,) = (each["rules"] for each in rendered if each["kind"] == "Role")
     written = {(rule["resources"][0], *rule.get("resourceNames", ())) for rule in role if "patch" in rule["verbs"]}
     assert written == {("httproutes", "chat"), ("deployments", "llm-blue"), ("deployments", "llm-green")}
+    assert [rule["verbs"] for rule in role if rule["resources"] == ["services/proxy"]] == [["get", "create"]]

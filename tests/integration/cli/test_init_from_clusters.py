@@ -1,4 +1,4 @@
-"""`tidegate init --from-rollout` against API servers on sockets."""
+"""`tidegate init --from-rollout` and `--from-route` against API servers on sockets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 from fakes.clusters.existing import NAMESPACE, existing
+from fakes.clusters.two_backends import TwoBackends
 from fakes.kube.api import Api
 from fakes.kube.server import FakeServers, serving
 from fakes.terminal import Tidegate
 
 from pipelines.adapters.specs import read_delivery
-from rollouts.kube.resources import DEPLOYMENTS, ROLLOUTS
+from rollouts.kube.model import Resource
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, POD_MONITORS, ROLLOUTS
 from rollouts.manifests.conventions import TrafficRouter
-from rollouts.manifests.theirs_spec import ReferencedFleetSpec
+from rollouts.manifests.theirs_spec import ReferencedFleetSpec, RouteFleetSpec
 from tidegate.core.model import Json
 
 CONTEXTS = ("prod-eu-west-1", "stage", "mesh")
@@ -97,6 +99,55 @@ def test_istio_and_another_name(clusters: FakeServers, tidegate: Tidegate, tmp_p
     assert fleet_of(tmp_path / "new/spec.yaml").traffic is TrafficRouter.ISTIO
 
 
+@pytest.mark.parametrize("pools", [False, True], ids=["services", "pools"])
+def test_two_backends_of_a_route(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path, pools: bool) -> None:
+    cluster, words = clusters.api(CONTEXTS[0]).cluster, ("init", "--from-route", "chat", "--context", CONTEXTS[0])
+    clusters.do(lambda: TwoBackends(cluster, pools=pools))
+    assert tidegate(*words).code == 0
+    written = (tmp_path / "delivery.yaml").read_text(encoding="utf-8")
+    assert "# TODO: `label`, and `series` of each peer" in written
+    fleet = read_delivery(tmp_path / "delivery.yaml").fleet
+    assert isinstance(fleet, RouteFleetSpec)
+    assert [(name, str(each.kind), each.series) for name, each in fleet.peers.items()] == [
+        (name, "InferencePool" if pools else "Service", name) for name in ("llm-blue", "llm-green")
+    ]
+    assert (tmp_path / "delivery.yaml").rename(tmp_path / "first.yaml")
+    metadata = {"name": "engines", "namespace": NAMESPACE}
+    labelled = {"selector": {}, "podMetricsEndpoints": [], "podTargetLabels": ["team", "app"]}
+    cluster.create(POD_MONITORS, {**kind_of(POD_MONITORS), "metadata": metadata, "spec": labelled})
+
+    def with_arguments(live: Json) -> None:
+        live["spec"]["template"]["spec"]["containers"][0]["args"] = ["--port=8000", "--model=/models/llm/12"]
+
+    clusters.do(lambda: [cluster.edit(DEPLOYMENTS, f"llm-{name}", with_arguments) for name in ("blue", "green")])
+    assert tidegate(*words).code == 0
+    fleet = read_delivery(tmp_path / "delivery.yaml").fleet
+    assert isinstance(fleet, RouteFleetSpec)
+    green = fleet.peers["llm-green"]
+    assert (fleet.label, green.series, green.workload and green.workload.name) == ("app", "llm-green", "llm-green")
+    assert green.workload
+    assert green.workload.set == {"/spec/template/spec/containers/0/args/1": "--model=/models/llm/{version}"}
+    assert {call.verb for call in clusters.api(CONTEXTS[0]).calls} <= {"get", "list"}
+
+
+@pytest.mark.parametrize(
+    ("backends", "told"),
+    [(["a"], "found backends a; expected"), (["a", "b", "c"], "found backends a, b, c; expected rules that share")],
+)
+def test_a_route_of_one_or_three_backends_is_refused(
+    clusters: FakeServers, tidegate: Tidegate, backends: list[str], told: str
+) -> None:
+    spec = {"rules": [{"backendRefs": [{"name": name, "port": 80} for name in backends]}]}
+    route = {**kind_of(HTTP_ROUTES), "metadata": {"name": "chat", "namespace": NAMESPACE}, "spec": spec}
+    clusters.api(CONTEXTS[0]).cluster.create(HTTP_ROUTES, route)
+    said = tidegate("init", "--from-route", "chat", "--context", CONTEXTS[0])
+    assert (said.code, told in said.err, said.err.count("\n")) == (2, True, 1), said.err
+
+
+def kind_of(resource: Resource) -> Json:
+    return {"apiVersion": resource.api_version, "kind": resource.kind}
+
+
 def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
     clusters: FakeServers, tidegate: Tidegate, tmp_path: Path
 ) -> None:
@@ -117,6 +168,8 @@ def test_a_file_that_is_there_stays_and_no_cluster_is_asked(
         (("--from-rollout", "support-llm", "--context", "mars"), (2, "no context mars")),
         ((*FROM[1:], "--container", "web"), (2, "--container: found web; expected one of: vllm")),
         (("--context", CONTEXTS[0]), (2, "--context: only with --from-rollout")),
+        ((*FROM[1:], "--from-route", "chat"), (2, "--from-rollout and --from-route: found both")),
+        (("--from-route", "chat", "--context", CONTEXTS[0]), (2, "there is no HTTPRoute chat in serving")),
     ],
 )
 def test_what_cannot_be_is_one_line_and_writes_nothing(

@@ -16,10 +16,8 @@ import psutil
 import pytest
 from fakes.services.chat_servers import WORDS, FakeChatServer, chat_server
 
-from gates.adapters.text_models import WordEmbeddings
 from gates.evidence.request_record import RecordReader, RequestRecord
 from pipelines.adapters.load.process import LoadProcess, start_load
-from pipelines.adapters.load.prompts import fit_topics, topics_file
 from tidegate.core.errors import OutsideError
 
 pytestmark = pytest.mark.slow(reason="Locust's processes")
@@ -83,10 +81,6 @@ async def test_what_became_of_each_request_is_measured_region_by_region(tmp_path
     # There was no answer that somebody could not want.
     assert set(servers["fail"].regenerates) == {None}
     assert totals.failed == sum(not record.ok for record in records) == sum(len(of[region]) for region in FAILURES)
-    # What drift looks at is written next to the times, and no words are.
-    assert {(r.prompt_characters, r.prompt_language, r.prompt_topic, r.prompt_tokens) for r in of["well"]} == {
-        (len(QUESTION), "de", None, 3)
-    }
     written = load.records.read_text()
     assert "Jahr" not in written and "answer" not in written
 
@@ -94,48 +88,17 @@ async def test_what_became_of_each_request_is_measured_region_by_region(tmp_path
 def well(records: list[RequestRecord], server: FakeChatServer) -> None:
     """Streams are measured while they arrive, and users say now and then whose answer they did not want."""
     assert all(record.ok and record.status == 200 and not record.cut for record in records)
-    assert {(record.role, record.version, record.refusal, record.entropy) for record in records} == {
-        ("canary", "7", False, None)
-    }
+    assert {(record.role, record.version) for record in records} == {("canary", "7")}
     for record in records:
         assert record.ttft_seconds is not None and record.itl_mean_seconds is not None
         assert 0.04 < record.ttft_seconds < record.duration_seconds
-        assert (record.output_tokens, record.finish_reason) == (len(WORDS), "stop")
+        assert record.output_tokens == len(WORDS)
     # Of all of them: a busy machine reads now and then several tokens at once.
     assert median(record.itl_mean_seconds or 0.0 for record in records) == pytest.approx(0.05, abs=0.03)
     again, first = server.regenerates.count("7"), server.regenerates.count(None)
     assert again + first == len(server.bodies)
     # Half of all first answers, within five standard deviations.
     assert again / first == pytest.approx(0.5, abs=5 * (0.25 / first) ** 0.5)
-
-
-@pytest.mark.long
-async def test_topics_are_told_when_a_model_of_them_lies_next_to_the_records(tmp_path: Path) -> None:
-    about = ["How do I cook rice with {n} onions?", "Which train goes to Berlin at {n} o'clock?"]
-    asked = [text.format(n=number) for text in about for number in range(30)]
-    model = fit_topics(WordEmbeddings(), asked, topics=2)
-    assert model is not None
-    (tmp_path / "traffic").mkdir()
-    model.save(topics_file(tmp_path / "traffic" / "users.jsonl"))
-    with chat_server() as server:
-        load = start(tmp_path, {"eu-west-1": server.url}, prompts=asked[:1])
-        await wait_for_records(load, 1)
-        await load.stop()
-    told = {record.prompt_topic for record in RecordReader(load.records).read_new()}
-    assert told == set(model.topics(WordEmbeddings(), asked[:1]))
-
-
-@pytest.mark.long
-async def test_log_probabilities_are_asked_for_as_often_as_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TIDEGATE_LOAD_LOGPROBS_PER_SECOND", "10")
-    with chat_server(token_seconds=0.001) as server:
-        load = start(tmp_path, {"eu-west-1": server.url}, rate=20)
-        await wait_for_records(load, 40)
-        await load.stop()
-        asked = [body.get("top_logprobs") for body in server.bodies]
-    assert 0.2 < asked.count(5) / len(asked) < 0.8
 
 
 async def test_requests_under_way_at_the_stop_end_well_and_are_counted(tmp_path: Path) -> None:

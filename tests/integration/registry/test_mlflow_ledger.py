@@ -16,11 +16,9 @@ from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
 
 from registry.deliveries import MlflowDeliveries
-from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
-from registry.ledger import MlflowLedger
+from registry.errors import DeliveryRuns, StopAsked
 from registry.model import Event, GoldenSet, ModelVersion
 from registry.versions import MlflowRegistry
-from tidegate.core.errors import Refused
 from tidegate.testing import FakeClock, write_tiny_model
 
 
@@ -82,14 +80,6 @@ def test_the_run_names_the_logged_model_and_the_golden_set(
     assert (dataset.name, dataset.digest) == ("golden.jsonl", "d" * 36)
 
 
-def test_a_long_event_survives_the_limits_of_tags(deliveries: MlflowDeliveries, name: str) -> None:
-    ledger = deliveries.open_delivery(version(name), None, spec_digest="abc")
-    long = slow()[0].model_copy(update={"message": "é" * 20_000})
-    ledger.append(long)
-
-    assert deliveries.events(ledger.delivery) == [long]
-
-
 def test_closing_that_died_in_the_middle_is_finished_with_its_own_outcome(
     deliveries: MlflowDeliveries, client: MlflowClient, clock: FakeClock, name: str
 ) -> None:
@@ -130,41 +120,6 @@ def test_of_several_that_open_at_once_exactly_one_does(tracking_uri: str, name: 
 
     [left] = MlflowDeliveries(tracking_uri).deliveries(name)
     assert sorted(said) == sorted([left.id, *["refused"] * (racers - 1)])
-
-
-@pytest.mark.slow(reason="several processes import MLflow at once")
-def test_of_several_that_resume_at_once_exactly_one_may_go_on_writing(
-    deliveries: MlflowDeliveries, tracking_uri: str, name: str
-) -> None:
-    # Its clock stands in the past: nothing was heard of it since.
-    dead = deliveries.open_delivery(version(name), None, spec_digest="s")
-    racers = 4
-    start = Barrier(racers)
-
-    def race(_: int) -> MlflowLedger | None:
-        deliveries = MlflowDeliveries(tracking_uri)
-        start.wait(60)
-        try:
-            return deliveries.take_over(dead.delivery)
-        except Refused:
-            return None
-
-    with ThreadPoolExecutor(racers) as pool:
-        [one] = [ledger for ledger in pool.map(race, range(racers)) if ledger is not None]
-
-    one.append(slow()[0])
-    assert one.owner != dead.owner
-    with pytest.raises(DeliveryLost):
-        dead.append(slow()[1])
-
-
-def test_events_are_plain_json_in_the_tags(deliveries: MlflowDeliveries, client: MlflowClient, name: str) -> None:
-    ledger = deliveries.open_delivery(version(name), None, spec_digest="abc")
-    ledger.append(slow()[0])
-
-    kept = client.get_run(ledger.delivery).data.tags["mlflow.tidegate.event.0001.1of1"]
-    link, signature = kept.split("\n")
-    assert (json.loads(link)["event"]["step"], signature) == ("delivery", "")
 
 
 @pytest.mark.parametrize("store", STORES)

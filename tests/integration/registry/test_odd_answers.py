@@ -75,8 +75,7 @@ ASKED: tuple[Callable[[Store], object], ...] = (
     lambda store: store.versions("m"),
     lambda store: store.address("m", "1"),
     lambda store: store.listed(f"{RUN.artifacts}/spec"),
-    lambda store: store.pending_files("tidegate/m"),
-    lambda store: store.begin_files("tidegate/m", "m", "Llama", {}),
+    lambda store: store.begin_files("tidegate/m", "m", "Llama"),
     lambda store: store.add_version("m", PENDING.source, tags={}),
 )
 

@@ -60,27 +60,6 @@ def test_what_was_not_uploaded_to_its_end_is_deleted(
     assert client.search_logged_models([experiment.experiment_id]) == []
 
 
-KILLED = """
-import os, sys
-from pathlib import Path
-from registry.mlflow import MlflowStore
-from registry.versions import MlflowRegistry
-MlflowStore.put = lambda *_: os.kill(os.getpid(), 9)
-MlflowRegistry(sys.argv[1]).register(sys.argv[2], Path(sys.argv[3]))
-"""
-
-
-@pytest.mark.slow(reason="processes import MLflow")
-def test_what_a_killed_command_had_begun_is_deleted_by_the_next_one(uri: str, name: str, folder: Path) -> None:
-    assert subprocess.run([sys.executable, "-c", KILLED, uri, name, str(folder)], check=False).returncode == -9
-    client = MlflowClient(uri, registry_uri=uri)
-    experiment = client.get_experiment_by_name(experiment_name(name))
-    assert experiment is not None
-    assert [str(each.status) for each in client.search_logged_models([experiment.experiment_id])] == ["PENDING"]
-    MlflowRegistry(uri).register(name, folder)
-    assert [str(each.status) for each in client.search_logged_models([experiment.experiment_id])] == ["READY"]
-
-
 @pytest.mark.slow(reason="processes import MLflow and make its tables")
 def test_two_first_commands_on_an_empty_state_make_one_store(tmp_path: Path) -> None:
     uri = embedded_uri(tmp_path / "state")

@@ -105,10 +105,8 @@ def test_a_deleted_run_takes_nothing(store: Store, begin: Begin) -> None:
 def test_versions_count_up_and_keep_tags_and_aliases(store: Store, name: str) -> None:
     assert (store.aliases(name), store.names_like(name, 9)) == (None, [])
     for number in ("1", "2"):
-        files = store.begin_files(experiment_name(name), name, "Llama", {"a": "b"})
-        assert [each.tags["a"] for each in store.pending_files(experiment_name(name))] == ["b"]
+        files = store.begin_files(experiment_name(name), name, "Llama")
         assert store.add_version(name, files.source, tags={"number": number}, description="d") == number
-        assert store.pending_files(experiment_name(name)) == []
         assert store.address(name, number) == files.address
         found = store.version(name, number)
         assert found is not None
@@ -124,9 +122,8 @@ def test_versions_count_up_and_keep_tags_and_aliases(store: Store, name: str) ->
 
 
 def test_what_was_begun_and_is_abandoned_is_gone(store: Store, name: str) -> None:
-    files = store.begin_files(experiment_name(name), name, "Llama", {})
+    files = store.begin_files(experiment_name(name), name, "Llama")
     store.abandon_files(files)
-    assert store.pending_files(experiment_name(name)) == []
     assert store.aliases(name) is None
 
 

@@ -14,7 +14,7 @@ import pytest
 from fakes.services import object_stores
 from fakes.services.object_stores import AZURE_ACCOUNT, AZURITE, BUCKET, connection_string
 
-from registry.errors import RegistryError, StoreUnreachable
+from registry.errors import StoreUnreachable
 from registry.mlflow import MlflowStore
 
 ROOTS = {
@@ -108,15 +108,6 @@ def test_what_is_not_there_is_told_in_one_line(kind: str, at: Callable[[str], Ke
         kept.files.fetch(kept.address, "model/config.json", tmp_path / "got")
     assert "\n" not in str(caught.value)
     assert caught.value.hint
-
-
-def test_an_object_whose_name_leads_out_of_the_folder_is_refused(at: Callable[[str], Kept], tmp_path: Path) -> None:
-    """S3 takes any name."""
-    kept = at("s3")
-    with written(tmp_path, b"x") as file:
-        kept.files.put(kept.address, "a\\..\\b", file)
-    with pytest.raises(RegistryError, match="has a file named"):
-        kept.files.listed(kept.address)
 
 
 @pytest.mark.long

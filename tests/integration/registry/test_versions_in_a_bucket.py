@@ -13,7 +13,6 @@ from fakes.services.mlflow_server import mlflow_server
 from fakes.services.object_stores import BUCKET, S3_KEYS, SECRET_KEY, require_known_keys, s3
 
 from registry.files import digest_files
-from registry.mlflow import MlflowStore
 from registry.mlflow_client import open_client
 from registry.versions import MlflowRegistry
 from tidegate.cli.project import write_example
@@ -141,18 +140,6 @@ def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
     assert (planned.returncode, begun.returncode) == (2, 2)
     assert begun.stderr.endswith(f"tidegate: {lacks}\n")
     assert not tidegate(uri, "status", str(spec), "-o", "name").stdout
-
-
-def test_files_of_a_run_are_kept_in_the_bucket_too(uri: str, name: str, tmp_path: Path) -> None:
-    store, report = MlflowStore(uri), tmp_path / "report.html"
-    report.write_text("<p>delivered</p>")
-    run = store.create_run(name, name="a delivery", started=1, tags={}, params={})
-    assert run.artifacts.startswith(f"s3://{BUCKET}/mlflow/")
-    assert store.listed(f"{run.artifacts}/reports") == {}
-    store.put(run.artifacts, "reports/report.html", report)
-    assert list(store.listed(run.artifacts)) == ["reports/report.html"]
-    store.fetch(run.artifacts, "reports/report.html", tmp_path / "again")
-    assert (tmp_path / "again").read_text() == "<p>delivered</p>"
 
 
 @pytest.mark.long

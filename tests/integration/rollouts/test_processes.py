@@ -21,7 +21,7 @@ from rollouts.adapters.engine_process import EngineProcesses
 from rollouts.adapters.http import Http
 from rollouts.adapters.process import ChildProcess
 from rollouts.errors import EngineDidNotStart
-from rollouts.local.machine import GIB, Admission, Machine
+from rollouts.local.machine import GIB, Admission
 from rollouts.model import Engine
 from tidegate.core.children import Child
 from tidegate.core.clock import SystemClock
@@ -108,7 +108,7 @@ def test_a_port_that_somebody_listens_on_is_not_free() -> None:
 
 
 class TestEngines:
-    machine = Machine(available_bytes=8 * GIB, cores=2)
+    machine = 8 * GIB
 
     @pytest.fixture
     async def engines(self, tmp_path: Path) -> AsyncIterator[EngineProcesses]:

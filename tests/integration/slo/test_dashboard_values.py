@@ -83,11 +83,11 @@ def test_the_canary_is_measured_by_stable_of_its_own_region(tmp_path: Path) -> N
 
 def test_only_the_statistic_that_decides_is_measured_by_what_is_allowed(tmp_path: Path) -> None:
     about = 'gate="drift", stage="canary", region="eu", version="7"'
-    numbers = {"length_psi": 0.1, "length_kl": 0.05, "length_psi_allowed": 0.2, "users_language_psi": 0.3}
-    numbers |= {"users_language_psi_allowed": 0.2, "length_p_value": 0.5}
+    numbers = {"length_psi": 0.1, "length_psi_by_chance": 0.05, "length_psi_allowed": 0.2, "language_psi": 0.3}
+    numbers |= {"language_psi_allowed": 0.2, "length_p_value": 0.5}
     series = {f'tidegate_gate_number{{number="{name}", {about}}}': f"{value}x20" for name, value in numbers.items()}
     where = 'stage="canary", region="eu", version="7"'
-    of_allowed = {f'{{number="length_psi", {where}}}': 0.5, f'{{number="users_language_psi", {where}}}': 1.5}
+    of_allowed = {f'{{number="length_psi", {where}}}': 0.5, f'{{number="language_psi", {where}}}': 1.5}
     title = "Divergence in times of what its gate allows"
     assert said(tmp_path, "allowed", series, shown("l2", title), of_allowed) == ""
 

@@ -59,10 +59,8 @@ LABELS = {
     "dimension": ("overall", "accuracy", "golden"),
     "gate": ("drift",),
     "number": (
-        "length_kl",
         "length_psi",
         "length_psi_allowed",
-        "canary_mean_entropy_nats",
         "canary_refusal_share",
         *(f"evidence_{side}{end}" for side in ("fine", "worse") for end in ("", "_needed")),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,6 +10,7 @@ import pytest
 from fakes.delivery.records import delivered
 
 from pipelines.events.state import DeliveryState, state_of
+from tidegate.cli import main
 from tidegate.cli.ci import JUNIT, SUMMARY, Reports, errors_told, reports_wanted
 from tidegate.core.errors import Refused
 
@@ -61,3 +63,17 @@ def test_an_error_is_told_and_goes_on(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_changes_no_ending(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Reports(junit=tmp_path).tell(DeliveryState(), "")
     assert caplog.messages[0].startswith("a report could not be written: ")
+
+
+def test_a_report_may_go_to_what_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gates.yaml").write_text("kind: Gates\napiVersion: tidegate/v1\ngates: {errors: {max_increase: 0.5pp}}")
+    (tmp_path / "evidence.jsonl").touch()
+    os.mkfifo(tmp_path / "pipe.md")
+    reader = os.open(tmp_path / "pipe.md", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert main(["gate", "check", "gates.yaml", "evidence.jsonl", "--report", "pipe.md"]) == 3
+        assert os.read(reader, 1 << 16).startswith(b"### gates: inconclusive")
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe.md").is_fifo()

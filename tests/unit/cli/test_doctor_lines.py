@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pipelines.doctor import RegionCheck
-from pipelines.views.wording import by_reason
 from rollouts.doctor.model import Finding, Severity
 from tidegate.cli.project import findings_lines
 
@@ -28,7 +27,3 @@ def test_regions_that_are_away_for_one_reason_stand_in_one_line_after_the_others
     assert lines[0] == "b: 1 warning"
     assert lines[-2:] == [f"a, c: {AWAY}", "d: no context d"]
     assert "".join(lines).count(AWAY) == 1
-
-
-def test_reasons_keep_the_order_in_which_they_came() -> None:
-    assert by_reason({"b": "y", "a": "x", "c": "y"}) == {"y": ["b", "c"], "x": ["a"]}

@@ -15,7 +15,7 @@ class NoChampion:
     def resolve(self, name: str, reference: str) -> object:
         raise UnknownAlias(f"models:/{name}@{reference}: no version has this alias", hint="set it: COMMAND")
 
-    def adopt(self, name: str, reference: str, *, progress: object) -> object:
+    def adopt(self, name: str, reference: str) -> object:
         return self.resolve(name, reference)
 
 

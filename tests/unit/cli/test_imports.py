@@ -43,8 +43,8 @@ IN_STEPS = (
     *("tidegate.standing", "tidegate.steps", "tidegate.cli.stage", "tidegate.cli.serve"),
     *("engine_images.adapters.model_version", "engine_images.adapters.oci_read", "registry.versions"),
     *("gates.adapters.judge", "gates.adapters.likelihood", "gates.adapters.prometheus", "gates.adapters.text_models"),
-    *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.authority.identities"),
-    *("pipelines.adapters.engines", "pipelines.adapters.load.prompts"),
+    *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.adapters.engines"),
+    "pipelines.authority.identities",
     *("scipy.optimize", "scipy.stats", "wordllama"),
 )
 OF = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}

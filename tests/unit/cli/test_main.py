@@ -127,14 +127,3 @@ def test_an_output_that_is_full_or_closed_changes_no_exit_code_but_to_4(
     command = f"{sys.executable} -c 'import sys; from tidegate.cli import main; sys.exit(main())' {arguments} {streams}"
     ended = subprocess.run(command, shell=True, stderr=subprocess.PIPE, cwd=tmp_path, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (code, told)
-
-
-@pytest.mark.parametrize("place", ["folder.xml", "/proc/nowhere/report.md"])
-def test_a_report_that_cannot_be_written_is_told_before_anything_is_done(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.xml").mkdir()
-    code, out, err = said(capsys, "deliver", str(tmp_path / "no.yaml"), "--report", place)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"tidegate: no report can be written to {place}: ") and err.count("\n") == 1

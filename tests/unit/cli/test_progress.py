@@ -6,7 +6,7 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
-from fakes.delivery.records import Delivery, bad_answers, in_canary, slow
+from fakes.delivery.records import Delivery, bad_answers, in_canary
 from rich.console import Console
 
 from pipelines.events.state import state_of
@@ -100,13 +100,6 @@ def test_two_regions_at_work_are_both_in_sight() -> None:
     first, last = visible(story.steps, 14)
     at_work = [step.id for step in story.steps[first:last] if step.started and not step.ended]
     assert at_work == ["deploy@eu-west-1", "deploy@us-east-1"]
-
-
-def test_no_color_in_the_environment_leaves_no_colour_on_the_terminal() -> None:
-    console = Console(file=StringIO(), force_terminal=True, width=80, _environ={"NO_COLOR": "1", "TERM": "xterm"})
-    console.print(screen(state_of(slow()), slow()[-1].at, rows=30))
-    assert "\x1b[31m" not in text(console)
-    assert "38;5" not in text(console)
 
 
 HOSTILE = (

@@ -12,7 +12,7 @@ from fakes.delivery.world import a_spec
 from pipelines.adapters.rollback_records import RollbackLedger
 from pipelines.ports import Fleet
 from pipelines.state import StateFolder
-from rollouts.errors import EngineDidNotStart, NotTheCarrier
+from rollouts.errors import NotTheCarrier
 from rollouts.model import Engine, RegionState
 from tidegate.testing import FakeFleet, an_engine
 from tidegate.way_back import Rollback, move_region
@@ -31,10 +31,6 @@ def rollback_of(*fleets: FakeFleet) -> Rollback:
     return Rollback(spec, StateFolder(nowhere), by_region, by_region, records, engine_before)
 
 
-async def back(fleet: FakeFleet, version: str) -> None:
-    await move_region(rollback_of(fleet), fleet.region, version)
-
-
 @pytest.fixture
 async def fleet() -> FakeFleet:
     """Version 2 serves; version 1 is warm behind it."""
@@ -45,20 +41,11 @@ async def fleet() -> FakeFleet:
     return fleet
 
 
-async def test_a_region_that_serves_it_already_only_loses_its_trial(fleet: FakeFleet) -> None:
-    await fleet.deploy(an_engine("3"))
-    await fleet.shift(50)
-    await back(fleet, "2")
-    state = await fleet.observe()
-    assert state.stable
-    assert (state.stable.version, state.canary, state.weight) == ("2", None, 0)
-
-
 async def test_one_that_is_no_longer_warm_starts_before_users_move(
     fleet: FakeFleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     await fleet.rollback("1")
-    await back(fleet, "2")
+    await move_region(rollback_of(fleet), fleet.region, "2", by_image=True)
     state = await fleet.observe()
     assert state.stable
     assert state.stable.version == "2"
@@ -69,20 +56,6 @@ async def test_one_that_is_no_longer_warm_starts_before_users_move(
     swaps = [route.stable for route in fleet.proxy.swaps if route.stable]
     assert swaps[-1] == "2"
     assert "2" in fleet.engines.running()
-
-
-async def test_one_that_does_not_start_leaves_users_where_they_are(fleet: FakeFleet) -> None:
-    fleet.refuse("9")
-    with pytest.raises(EngineDidNotStart):
-        await back(fleet, "9")
-    state = await fleet.observe()
-    assert state.stable
-    assert state.stable.version == "2"
-
-
-async def test_a_region_that_serves_nobody_has_nothing_to_go_back_from(caplog: pytest.LogCaptureFixture) -> None:
-    await rollback_of(FakeFleet()).now()
-    assert caplog.messages == ["eu-west-1: serves nobody"]
 
 
 class SlowToDrain(FakeFleet):

@@ -53,17 +53,3 @@ def test_everyone_gets_a_message_and_who_does_not_accept_it_is_named(
         f"slack at $TIDEGATE_SPEC_CHAT: {told}\nwebhook at $TIDEGATE_SPEC_HOOK: accepted\n",
         "",
     )
-
-
-def test_a_variable_that_is_missing_is_named_before_anything_is_sent(
-    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TIDEGATE_SPEC_CHAT", "http://127.0.0.1:1/")
-    assert main(["doctor", str(spec), "--send-test"]) == 2
-    assert "not set: TIDEGATE_SPEC_HOOK; export" in capsys.readouterr().err
-
-
-def test_a_spec_that_tells_nobody_says_how(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec.write_text(SPEC)
-    assert main(["doctor", str(spec), "--send-test"]) == 2
-    assert "configures no notifications; add `notify:" in capsys.readouterr().err

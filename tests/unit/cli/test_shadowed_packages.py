@@ -7,11 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
-from tidegate.cli import refuse_shadowed_packages
 from tidegate.cli.endings import PACKAGES
-from tidegate.core.errors import UsageError
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
 
@@ -19,10 +15,6 @@ PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text
 def test_every_package_of_the_wheel_is_looked_for() -> None:
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert sorted(["tidegate", *PACKAGES]) == sorted(wheel)
-
-
-def test_our_own_packages_are_no_shadows() -> None:
-    refuse_shadowed_packages()
 
 
 def test_a_package_of_the_caller_is_refused_by_its_folder(tmp_path: Path) -> None:
@@ -40,12 +32,6 @@ def test_a_package_of_the_caller_is_refused_by_its_folder(tmp_path: Path) -> Non
 def test_a_folder_that_is_no_package_is_harmless(tmp_path: Path) -> None:
     (tmp_path / "gates").mkdir()
     assert tidegate("--help", inside=tmp_path).returncode == 0
-
-
-def test_a_package_that_is_gone_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.cli.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="the package `pipelines` comes from nowhere"):
-        refuse_shadowed_packages()
 
 
 def tidegate(*arguments: str, inside: Path) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,6 @@ After an intended change: `TIDEGATE_REGENERATE=1 pytest tests/unit/cli/test_stat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from fakes.golden import is_golden
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.state import DeliveryState, GateState, StepState, StepStatus, TimedVerdict
-from pipelines.views.status import DeliveryStatus, FleetSnapshot, PastDelivery, StatusReport
+from pipelines.views.status import StatusReport
 from registry.errors import StoreUnreachable
 from registry.model import DeliverySummary
 from rollouts.model import (
@@ -37,7 +36,7 @@ from tidegate.cli.views.status import (
     status_data,
     status_lines,
 )
-from tidegate.standing import read_status
+from tidegate.standing import read_records
 
 GOLDEN = Path(__file__).parents[2] / "golden/views/status.txt"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -60,25 +59,24 @@ def a_region(**changes: object) -> RegionState:
     return RegionState.model_validate(known | changes)
 
 
-def lines_of(delivery: DeliveryStatus, *regions: RegionState) -> list[str]:
-    fleet = FleetSnapshot(regions=list(regions), silent={}, carried={})
-    return list(status_lines(StatusReport(delivery, fleet, None, "sqlite:///mlflow.db"), NOON))
+def lines_of(delivery: StatusReport, *regions: RegionState) -> list[str]:
+    return list(status_lines(delivery.model_copy(update={"regions": regions}), NOON))
 
 
 OVER = {"outcome": "rolled-back", "reason": "gate latency: too slow"}
 BY_STEPS = {"last_step": "bake@1", "patience_seconds": 900.0}
 DELIVERIES = {
-    "none yet": DeliveryStatus(),
-    "in a step": DeliveryStatus(a_delivery(last_step="canary@eu-west-1/10"), alive=True),
-    "at its start": DeliveryStatus(a_delivery(), alive=True),
-    "over": DeliveryStatus(a_delivery(ended=NOON, **OVER)),
-    "its process died": DeliveryStatus(a_delivery(last_step="build")),
-    "step by step": DeliveryStatus(a_delivery(**BY_STEPS), alive=True),
-    "step by step, and nobody comes": DeliveryStatus(a_delivery(**BY_STEPS)),
+    "none yet": StatusReport(),
+    "in a step": StatusReport(last=a_delivery(last_step="canary@eu-west-1/10"), alive=True),
+    "at its start": StatusReport(last=a_delivery(), alive=True),
+    "over": StatusReport(last=a_delivery(ended=NOON, **OVER)),
+    "its process died": StatusReport(last=a_delivery(last_step="build")),
+    "step by step": StatusReport(last=a_delivery(**BY_STEPS), alive=True),
+    "step by step, and nobody comes": StatusReport(last=a_delivery(**BY_STEPS)),
 }
 
 
-def at_work(*, alive: bool) -> DeliveryStatus:
+def at_work(*, alive: bool) -> StatusReport:
     """Steps that run or wait, and a gate of one of them that cannot see."""
 
     def a_step(step: str, state: StepStatus, message: str) -> StepState:
@@ -94,7 +92,7 @@ def at_work(*, alive: bool) -> DeliveryStatus:
     )
     seen = (TimedVerdict(at=NOON, verdict=blind),)
     gates = tuple(GateState(name=blind.gate, step=step, history=seen) for step in ("build", "canary@eu-west-1/10"))
-    return DeliveryStatus(a_delivery(), alive=alive, story=DeliveryState(steps=steps, gates=gates))
+    return StatusReport(last=a_delivery(), alive=alive, story=DeliveryState(steps=steps, gates=gates))
 
 
 STABLE, CANARY = an_arm(Role.STABLE, "2"), an_arm(Role.CANARY, "3")
@@ -131,9 +129,7 @@ OTHERS: dict[str, tuple[str, ForeignChange | None, bool, str | None]] = {
 
 
 def a_report(region: RegionState, *, alive: bool = False, champion: str | None = "3") -> StatusReport:
-    fleet = FleetSnapshot(regions=[region], silent={}, carried={})
-    records = DeliveryStatus(a_delivery(), alive=alive)
-    return StatusReport(records, fleet, None, "sqlite:///mlflow.db", in_production=champion)
+    return StatusReport(last=a_delivery(), alive=alive, regions=[region], in_production=champion)
 
 
 def scenes() -> Iterator[tuple[str, Iterable[str]]]:
@@ -144,7 +140,7 @@ def scenes() -> Iterator[tuple[str, Iterable[str]]]:
     over = a_delivery(ended=NOON + timedelta(minutes=7), **OVER)
     running = a_delivery(id="fedcba9876543210", version="4", last_step="bake@1", started=NOON + timedelta(days=1))
     dead = a_delivery(id="89abcdef01234567", version="2", on_trial="2-5ac3f1d2", started=NOON - timedelta(days=1))
-    past = [PastDelivery(running, alive=True), PastDelivery(over, alive=False), PastDelivery(dead, alive=False)]
+    past = [(running, True), (over, False), (dead, False)]
     yield "the last deliveries", history_lines(past)
     for name, region in REGIONS.items():
         yield f"a region: {name}", region_lines(region)
@@ -179,8 +175,7 @@ SERVES = a_region(stable=STABLE)
 def test_the_exit_code_says_whether_every_region_was_seen_and_serves(
     regions: list[RegionState], silent: dict[str, str], code: int
 ) -> None:
-    fleet = FleetSnapshot(regions=regions, silent=silent, carried={})
-    assert StatusReport(DeliveryStatus(), fleet, None, "sqlite:///mlflow.db").exit_code == code
+    assert StatusReport(regions=regions, silent=silent).exit_code == code
 
 
 def test_a_store_that_is_away_is_said_and_hides_nothing_else(tmp_path: Path) -> None:
@@ -190,7 +185,7 @@ def test_a_store_that_is_away_is_said_and_hides_nothing_else(tmp_path: Path) -> 
 
     (tmp_path / "0f3c.jsonl").write_text("{}\n{}\n")
     away: Any = Away()
-    records = read_status(away, "support-llm", tmp_path)
+    records = read_records(away, "support-llm", tmp_path)
     assert (records.last, records.unreadable) == (None, "MLflow store http://mlflow: no answer")
     assert lines_of(records)[1] == "2 events are not yet written: MLflow has not taken them"
 
@@ -205,5 +200,5 @@ def test_what_a_guard_rolled_back_is_told_once(recorded: bool) -> None:
     report = a_report(a_region(unattended=rescue))
     if recorded:
         last = a_delivery(outcome="interrupted", reason=f"eu-west-1: {rescue}")
-        report = replace(report, delivery=replace(report.delivery, last=last))
+        report = report.model_copy(update={"last": last})
     assert "\n".join(status_lines(report, NOON)).count(str(rescue)) == 1

@@ -12,7 +12,6 @@ from tidegate.core.access import (
     PrometheusAccessFile,
     PrometheusEndpoint,
     SecretStore,
-    conflicts_for_keda,
     conflicts_for_rollouts,
     endpoint_at,
     scrubbed,
@@ -127,16 +126,15 @@ IN_SECRET = {"secret": {"name": "p", "key": "k"}}
 
 
 @pytest.mark.parametrize(
-    ("auth", "rollouts", "keda"),
+    ("auth", "rollouts"),
     [
-        ({"bearer": {"env": "T"}}, ["bearer"], ["bearer"]),
-        ({"bearer": IN_SECRET}, [], []),
-        ({"basic": {"username": "me", "password": IN_SECRET}}, ["basic"], ["username"]),
-        ({"basic": {"username": IN_SECRET, "password": IN_SECRET, "header": IN_SECRET["secret"]}}, [], []),
-        ({"certificate": {"certificate": IN_SECRET, "key": IN_SECRET}}, ["certificate"], []),
-        ({"sigv4": {"region": "eu-west-1"}}, [], []),
+        ({"bearer": {"env": "T"}}, ["bearer"]),
+        ({"bearer": IN_SECRET}, []),
+        ({"basic": {"username": "me", "password": IN_SECRET}}, ["basic"]),
+        ({"basic": {"username": IN_SECRET, "password": IN_SECRET, "header": IN_SECRET["secret"]}}, []),
+        ({"certificate": {"certificate": IN_SECRET, "key": IN_SECRET}}, ["certificate"]),
+        ({"sigv4": {"region": "eu-west-1"}}, []),
     ],
 )
-def test_who_asks_from_inside_has_to_be_able_to(auth: dict[str, object], rollouts: list[str], keda: list[str]) -> None:
+def test_who_asks_from_inside_has_to_be_able_to(auth: dict[str, object], rollouts: list[str]) -> None:
     assert [odd.where[-1] for odd in conflicts_for_rollouts(endpoint(auth))] == rollouts
-    assert [odd.where[-1] for odd in conflicts_for_keda(endpoint(auth))] == keda

@@ -101,19 +101,9 @@ def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
     assert [line.split(":")[1] for line in found] == ["1", "1", "2", "3"]
 
 
-def test_text_that_is_no_yaml_names_the_line() -> None:
-    (line,) = problems("name: [a\nwait: 5s\n")
-    assert line.startswith("voyage.yaml:2: found ") and line.endswith("expected valid YAML")
-
-
 def test_of_a_long_value_only_the_beginning_is_quoted() -> None:
     (line,) = problems(f"name: n\nharbours: [{{depth: {'x' * 500}}}]\n")
     assert f"found '{'x' * 79}...; expected" in line
-
-
-def test_a_file_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"nowhere.yaml: found no such file; expected a readable"):
-        load_spec(tmp_path / "nowhere.yaml", Voyage)
 
 
 def test_of_many_problems_the_first_twenty_are_told(tmp_path: Path) -> None:

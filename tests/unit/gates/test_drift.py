@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from gates.analyses.drift import (
+    EDGES,
     Comparison,
     DriftGate,
     DriftMonitor,
+    Feature,
     OutputsAllowed,
-    Reaction,
+    place_of,
     requests_to_fail,
     requests_to_pass,
     spending,
+    value_of,
 )
-from gates.analyses.drift_reference import (
-    Bins,
-    DriftReference,
-    Feature,
-    Features,
-    count_requests,
-    freeze,
-    freeze_reference,
-)
-from gates.evidence.batch import Batch, DriftCounts
-from gates.model import GateOutcome, NoData, Verdict
+from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
+from gates.model import GateOutcome, Verdict
 from gates.stats.divergence import psi
 
 ALPHA = 0.01
-FINISH = (Feature.FINISH_REASON,)
+FINISH_ONLY = DriftGate(inputs=None, outputs=OutputsAllowed(psi=0.2, features=(Feature.FINISH_REASON,)))
 
 
 class Crowd:
@@ -43,67 +36,59 @@ class Crowd:
     def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def requests(
+    def answers(
         self, count: int, *, longer: float = 1.0, german: float = 0.1, declined: float = 0.03, limit: int = 128
-    ) -> list[Features]:
+    ) -> tuple[PairedReply, ...]:
         tokens = np.minimum(limit, np.ceil(self.rng.lognormal(3.5, 0.8, count) * longer))
-        return [
-            {
-                Feature.PROMPT_LENGTH: float(characters),
-                Feature.LANGUAGE: "de" if is_german else "en",
-                Feature.LENGTH: float(length),
-                Feature.FINISH_REASON: "length" if length >= limit else "stop",
-                Feature.REFUSAL: "true" if is_declined else "false",
-            }
+        return tuple(
+            PairedReply(
+                prompt_characters=int(characters), prompt_language="de" if is_german else "en",
+                output_tokens=int(length), finish_reason="length" if length >= limit else "stop",
+                refusal=bool(is_declined),
+            )
             for characters, is_german, length, is_declined in zip(
                 self.rng.gamma(2, 100, count).round(), self.rng.random(count) < german, tokens,
                 self.rng.random(count) < declined, strict=True,
             )
-        ]  # fmt: skip
+        )  # fmt: skip
 
 
-def bins_of(settings: DriftGate, requests: Sequence[Features]) -> DriftReference | NoData:
-    return freeze_reference(settings.thresholds, requests, bins=settings.bins, least=settings.min_requests)
+def of_arms(stable: Sequence[PairedReply], canary: Sequence[PairedReply]) -> Batch:
+    return Batch(time=1, source="samples", answers={ArmName.STABLE: tuple(stable), ArmName.CANARY: tuple(canary)})
 
 
-def frozen(settings: DriftGate) -> DriftReference:
-    reference = bins_of(settings, Crowd(99).requests(2000))
-    assert isinstance(reference, DriftReference)
-    return reference
+ENDED = [PairedReply(finish_reason=name) for name in ("length", "stop", "tool_calls")]
 
 
-def monitor(
-    settings: DriftGate, reference: DriftReference | NoData, *counts: DriftCounts, alpha: float = ALPHA
-) -> DriftMonitor:
-    """With these counts taken."""
-    found = DriftMonitor(settings, reference, rollback=alpha)
-    for each in counts:
-        found.take(Batch(time=1, drift=each), 10)
+def ended(*counts: int) -> tuple[PairedReply, ...]:
+    """So many answers that were cut, that ended by themselves, and that called a tool."""
+    return tuple(reply for reply, count in zip(ENDED, counts, strict=True) for _ in range(count))
+
+
+def monitor(settings: DriftGate, *batches: Batch, alpha: float = ALPHA, paired: bool = False) -> DriftMonitor:
+    """With these batches taken."""
+    found = DriftMonitor(settings, rollback=alpha, paired=paired)
+    for each in batches:
+        found.take(each, 10)
     return found
 
 
-def of(seen: DriftMonitor, name: str) -> Comparison:
-    return next(each for each in seen.comparisons if each.name == name)
+def of(seen: DriftMonitor, feature: Feature) -> Comparison:
+    return next(each for each in seen.comparisons if each.feature is feature)
 
 
 def run(
     settings: DriftGate,
     *,
-    batches: int = 100,
+    batches: int = 200,
     stable: Mapping[str, float] | None = None,
     canary: Mapping[str, float] | None = None,
-    reference: DriftReference | None = None,
     seed: int = 0,
 ) -> tuple[Verdict, DriftMonitor]:
-    """Ask after every batch of 95 stable and 5 canary requests until the answer is no more `running`."""
-    crowd, reference = Crowd(seed), reference or frozen(settings)
-    seen = monitor(settings, reference)
+    """Ask after every batch of 5 requests of each arm, as samples have them, until the answer is no more `running`."""
+    crowd, seen = Crowd(seed), monitor(settings)
     for number in range(batches):
-        counts = DriftCounts(
-            stable=count_requests(reference, crowd.requests(95, **(stable or {}))),  # type: ignore[arg-type]
-            canary=count_requests(reference, crowd.requests(5, **(canary or {}))),  # type: ignore[arg-type]
-        )
-        seen.take(Batch(time=1, drift=counts), 10)
+        seen.take(of_arms(crowd.answers(5, **(stable or {})), crowd.answers(5, **(canary or {}))), 10)  # type: ignore[arg-type]
         verdict = seen.verdict(deadline_passed=number == batches - 1)
         if verdict.outcome is not GateOutcome.RUNNING:
             break
@@ -130,53 +115,21 @@ def test_a_canary_that_answers_otherwise_fails_and_is_told_why(change: Mapping[s
     assert " is allowed, after " in verdict.reason
 
 
-def test_a_finish_reason_that_was_never_seen_before_is_drift() -> None:
-    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=FINISH))
-    reference = DriftReference(bins={Feature.FINISH_REASON: Bins(names=("stop",), reference=(500, 0))})
-    counts = DriftCounts(stable={Feature.FINISH_REASON: (900, 0)}, canary={Feature.FINISH_REASON: (70, 80)})
-    assert monitor(settings, reference, counts).verdict(deadline_passed=False).outcome is GateOutcome.FAIL
-
-
 def test_arms_that_are_asked_different_things_are_not_compared_whatever_they_answer() -> None:
     verdict, _ = run(DriftGate(), canary={"german": 0.8, "longer": 2.0})
     assert verdict.outcome is GateOutcome.INCONCLUSIVE
     assert verdict.reason.startswith("the arms are asked different things, so no comparison of them is fair: prompt la")
 
 
-@pytest.mark.parametrize(
-    ("reaction", "outcome"),
-    [(Reaction.WARN, GateOutcome.PASS), (Reaction.HOLD, GateOutcome.INCONCLUSIVE), (Reaction.IGNORE, GateOutcome.PASS)],
-)
-def test_users_who_ask_other_things_than_before_are_the_worlds_doing(reaction: Reaction, outcome: GateOutcome) -> None:
-    moved = {"german": 0.8}
-    verdict, _ = run(DriftGate(since_reference=reaction), stable=moved, canary=moved)
-    assert verdict.outcome is outcome
-    assert ("users ask other things than in the reference window" in verdict.reason) is (reaction != Reaction.IGNORE)
-
-
 @pytest.mark.long
 def test_common_drift_and_a_growing_share_are_no_difference_between_arms() -> None:
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH,)))
-    reference = frozen(settings)
     for seed in range(20):
-        crowd, seen = Crowd(seed), monitor(settings, reference)
+        crowd, seen = Crowd(seed), monitor(settings)
         for canary, longer in ((5, 1.0), (25, 2.0), (50, 4.0)):
             for _ in range(40):
-                arms = [count_requests(reference, crowd.requests(n, longer=longer)) for n in (100 - canary, canary)]
-                seen.take(Batch(time=1, drift=DriftCounts(stable=arms[0], canary=arms[1])), 10)
+                seen.take(of_arms(*(crowd.answers(n, longer=longer) for n in (100 - canary, canary))), 10)
         assert seen.verdict(deadline_passed=True).outcome is GateOutcome.PASS
-
-
-FINISH_ONLY = DriftGate(inputs=None, outputs=OutputsAllowed(psi=0.2, features=FINISH))
-THREE = DriftReference(
-    bins={Feature.FINISH_REASON: Bins(names=("length", "stop", "tool"), reference=(300, 500, 200, 0))}
-)
-
-
-def looks(seen: DriftMonitor) -> int:
-    """How many there have been at finish reasons."""
-    look = of(seen, "finish_reason").look
-    return look.number if look else 0
 
 
 def alarms(shares: Sequence[float], expected: Sequence[float], *, deliveries: int, alpha: float) -> tuple[int, int]:
@@ -184,17 +137,13 @@ def alarms(shares: Sequence[float], expected: Sequence[float], *, deliveries: in
     rng = np.random.default_rng(17)
     failed = passed = 0
     for _ in range(deliveries):
-        seen, outcomes = monitor(FINISH_ONLY, THREE, alpha=alpha), set()
+        seen, outcomes = monitor(FINISH_ONLY, alpha=alpha), set()
         stable, canary = rng.multinomial(38, expected, 300), rng.multinomial(6, shares, 300)
         for those, these in zip(stable, canary, strict=True):
-            counts = DriftCounts(
-                stable={Feature.FINISH_REASON: (*map(int, those), 0)},
-                canary={Feature.FINISH_REASON: (*map(int, these), 0)},
-            )
-            before = looks(seen)
-            seen.take(Batch(time=1, drift=counts), 10)
+            before = seen.comparisons[0].look
+            seen.take(of_arms(ended(*those), ended(*these)), 10)
             # Whatever was counted since the last look changes no verdict.
-            if looks(seen) > before:
+            if seen.comparisons[0].look is not before:
                 outcomes.add(seen.verdict(deadline_passed=False).outcome)
         failed += GateOutcome.FAIL in outcomes
         passed += GateOutcome.PASS in outcomes
@@ -222,134 +171,96 @@ def test_the_looks_spend_the_budget_once() -> None:
 
 def test_asking_more_often_changes_no_look() -> None:
     _, seen = run(DriftGate())
-    before = of(seen, "length").look
+    before = of(seen, Feature.LENGTH).look
     for _ in range(50):
-        seen.take(Batch(time=1, drift=DriftCounts()), 10)
+        seen.take(of_arms((), ()), 10)
         seen.verdict(deadline_passed=True)
-    assert of(seen, "length").look == before
+    assert of(seen, Feature.LENGTH).look == before
 
 
 def test_nothing_in_either_arm_ever_passes() -> None:
     rng = np.random.default_rng(5)
-    for _ in range(200):
-        counts = tuple(int(count) for count in rng.integers(0, 500, 4))
-        arm = {Feature.FINISH_REASON: counts}
-        for batch in (DriftCounts(stable=arm), DriftCounts(canary=arm), DriftCounts()):
-            seen = monitor(FINISH_ONLY, THREE, *[batch] * int(rng.integers(0, 4)))
+    for _ in range(50):
+        arm = ended(*rng.integers(0, 200, 3))
+        for batch in (of_arms(arm, ()), of_arms((), arm), of_arms((), ())):
+            seen = monitor(FINISH_ONLY, *[batch] * int(rng.integers(0, 4)))
             for late in (False, True):
                 verdict = seen.verdict(deadline_passed=late)
                 assert verdict.outcome is (GateOutcome.INCONCLUSIVE if late else GateOutcome.RUNNING)
 
 
-def test_too_few_requests_say_how_many_there_are() -> None:
-    verdict, _ = run(FINISH_ONLY, batches=3)
-    assert verdict.outcome is GateOutcome.INCONCLUSIVE
-    assert verdict.reason == "finish reason is known of 15 canary and 285 stable requests; at least 100 are needed"
-    assert verdict.auxiliary["finish_reason_psi_by_chance"] > 0
-
-
 def test_a_feature_that_nobody_measures_keeps_the_gate_from_passing() -> None:
-    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH, Feature.ENTROPY)))
-    verdict, _ = run(settings)
+    seen = monitor(DriftGate(inputs=None), of_arms(ended(100, 400, 0), ended(100, 400, 0)))
+    verdict = seen.verdict(deadline_passed=True)
     assert verdict.outcome is GateOutcome.INCONCLUSIVE
-    assert verdict.reason == "token entropy is known of fewer than 100 requests of the reference"
-
-
-def test_without_a_reference_there_is_no_answer() -> None:
-    reference = bins_of(DriftGate(), Crowd().requests(30))
-    assert reference == NoData(reason="the reference has 30 requests; at least 100 are needed")
-    seen = monitor(DriftGate(), reference, DriftCounts())
-    assert seen.verdict(deadline_passed=False).outcome is GateOutcome.RUNNING
-    late = seen.verdict(deadline_passed=True)
-    assert (late.outcome, late.numbers, late.auxiliary) == (GateOutcome.INCONCLUSIVE, {}, {})
-
-
-def test_the_numbers_over_time_know_what_chance_alone_would_show() -> None:
-    settings, crowd = DriftGate(), Crowd(3)
-    reference = frozen(settings)
-    arms = [count_requests(reference, crowd.requests(count)) for count in (600, 300)]
-    numbers = monitor(settings, reference, DriftCounts(stable=arms[0], canary=arms[1])).curves()
-    assert numbers["length_psi_by_chance"] == pytest.approx(9 * (1 / 300 + 1 / 600))
-    assert 0 <= numbers["users_language_psi"] < 0.05
-    assert all(math.isfinite(value) for value in numbers.values())
+    assert verdict.reason == "answer length is known of 0 canary and 0 stable requests; at least 100 are needed"
 
 
 def test_next_to_the_verdict_stands_how_both_arms_answer() -> None:
-    settings = DriftGate(outputs=OutputsAllowed(features=(Feature.LENGTH, Feature.FINISH_REASON, Feature.REFUSAL)))
-    reference = frozen(settings)
-    stable, canary = Crowd(1).requests(400), Crowd(2).requests(200, declined=0.5, longer=2.0)
-    counts = DriftCounts(
-        stable=count_requests(reference, stable),
-        canary=count_requests(reference, canary),
-        stable_totals={"length": sum(float(request[Feature.LENGTH]) for request in stable)},
-        canary_totals={"length": sum(float(request[Feature.LENGTH]) for request in canary)},
-    )
-    verdict = monitor(settings, reference, counts).verdict(deadline_passed=False)
+    batch = of_arms(Crowd(1).answers(400), Crowd(2).answers(200, declined=0.5, longer=2.0))
+    verdict = monitor(DriftGate(), batch).verdict(deadline_passed=False)
     assert verdict.auxiliary["canary_refusal_share"] == pytest.approx(0.5, abs=0.1)
     assert verdict.auxiliary["stable_refusal_share"] == pytest.approx(0.03, abs=0.03)
-    assert verdict.auxiliary["canary_mean_length_tokens"] > 1.3 * verdict.auxiliary["stable_mean_length_tokens"] > 30
     ended = [f"canary_finish_reason_{name}_share" for name in ("length", "stop", "other")]
     assert sum(verdict.auxiliary[name] for name in ended) == pytest.approx(1)
-    assert verdict.auxiliary["length_kl"] > 0
-    assert verdict.auxiliary["length_js"] > 0
-    assert verdict.auxiliary["length_kl_by_chance"] == pytest.approx(verdict.numbers["length_psi_by_chance"] / 2)
-    assert verdict.numbers["length_psi"] > 0
-    assert not verdict.auxiliary.keys() & verdict.numbers.keys()
+    assert verdict.numbers["length_psi"] > verdict.numbers["length_psi_by_chance"] > 0
 
 
-def test_a_refusal_is_seen_where_the_reference_has_none() -> None:
-    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.REFUSAL,)))
-    reference = DriftReference(bins={Feature.REFUSAL: Bins(names=("false",), reference=(500, 0))})
-    counts = DriftCounts(stable={Feature.REFUSAL: (100, 0)}, canary={Feature.REFUSAL: (30, 10)})
-    numbers = monitor(settings, reference, counts).curves()
-    assert (numbers["canary_refusal_share"], numbers["stable_refusal_share"]) == (0.25, 0.0)
-
-
-def test_means_are_of_answers_that_are_counted() -> None:
-    reference = DriftReference(bins={Feature.LENGTH: Bins(edges=(10.0,), reference=(50, 50))})
-    counts = DriftCounts(
-        stable={"length": (2, 0)}, canary={"length": (1, 1)}, stable_totals={"length": 10}, canary_totals={"length": 40}
+def pairs(crowd: Crowd, count: int, *, declined: float = 0.0) -> Batch:
+    """The same requests to both arms, which answer alike but for a share that the canary declines."""
+    stable = crowd.answers(count)
+    worse = crowd.rng.random(count) < declined
+    canary = [
+        each.model_copy(update={"refusal": True}) if bad else each for each, bad in zip(stable, worse, strict=True)
+    ]
+    return Batch(
+        time=1,
+        source="samples",
+        pairs=tuple(PairedAnswer(stable=one, canary=other) for one, other in zip(stable, canary, strict=True)),
     )
-    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH,)))
-    numbers = monitor(settings, reference, counts).curves()
-    assert (numbers["stable_mean_length_tokens"], numbers["canary_mean_length_tokens"]) == (5, 20)
 
 
-def test_bins_are_equally_full_and_a_value_that_fills_one_by_itself_gets_one() -> None:
-    values = [float(min(number, 128)) for number in range(1, 201)]
-    bins = freeze(Feature.LENGTH, values, 10)
-    assert bins.reference[bins.place(128.0)] == values.count(128.0)
-    assert bins.place(127.0) != bins.place(128.0) != bins.place(129.0)
-    assert all(low < high for low, high in pairwise(bins.edges))
-    always = freeze(Feature.LENGTH, [128.0] * 500, 10)
-    assert len({always.place(value) for value in (5.0, 128.0, 200.0)}) == 3
+@pytest.mark.parametrize(("declined", "outcome"), [(0.0, GateOutcome.PASS), (0.2, GateOutcome.FAIL)])
+def test_pairs_are_compared_with_each_other(declined: float, outcome: GateOutcome) -> None:
+    seen, crowd = monitor(DriftGate(), paired=True), Crowd(3)
+    for _ in range(60):
+        seen.take(pairs(crowd, 10, declined=declined), 10)
+    assert {each.feature for each in seen.comparisons}.isdisjoint({Feature.PROMPT_LENGTH, Feature.LANGUAGE})
+    assert seen.verdict(deadline_passed=True).outcome is outcome
 
 
-def test_names_that_the_reference_did_not_have_share_a_bin() -> None:
-    bins = freeze(Feature.LANGUAGE, ["en"] * 5 + ["de"] * 3, 10)
-    assert (bins.names, bins.reference) == (("de", "en"), (3, 5, 0))
-    assert bins.place("fr") == bins.place("zh") == 2
+def test_a_pair_without_an_answer_of_the_canary_is_no_pair() -> None:
+    (reply,) = Crowd().answers(1)
+    seen = monitor(DriftGate(), Batch(time=1, pairs=(PairedAnswer(stable=reply),) * 300), paired=True)
+    assert all(each.requests == each.against == 0 for each in seen.comparisons)
+
+
+def test_bins_are_two_for_each_doubling_and_unknown_names_share_one() -> None:
+    assert [place_of(Feature.LENGTH, value) for value in (0, 1, 2, 3, 4, 5)] == [0, 0, 2, 4, 4, 5]
+    assert place_of(Feature.LENGTH, 10**9) == len(EDGES)
+    assert place_of(Feature.FINISH_REASON, "tool_calls") == place_of(Feature.FINISH_REASON, "abort") == 2
+    assert place_of(Feature.LANGUAGE, "en") != place_of(Feature.LANGUAGE, "de")
+
+
+def test_what_is_not_known_of_a_reply_is_no_value() -> None:
+    assert all(value_of(feature, PairedReply()) is None for feature in Feature)
+    assert value_of(Feature.REFUSAL, PairedReply(refusal=False)) == "false"
 
 
 def test_a_spec_names_features_alone_or_with_their_threshold() -> None:
-    settings = DriftGate.model_validate({"inputs": {"psi": 0.1}, "outputs": ["length", "entropy", "finish_reason"]})
-    assert settings.inputs is not None and settings.outputs is not None
-    assert settings.inputs.threshold(Feature.LANGUAGE) == 0.1
-    assert settings.outputs.features == (Feature.LENGTH, Feature.ENTROPY, Feature.FINISH_REASON)
-    assert [settings.outputs.threshold(feature) for feature in settings.outputs.features] == [0.2, 0.2, 0.1]
-    with pytest.raises(ValidationError):
-        DriftGate.model_validate({"outputs": ["language"]})
-
-
-def test_a_gate_that_looks_at_nothing_is_refused() -> None:
-    settings = DriftGate(inputs=None, outputs=None)
-    assert [one.found for one in settings.contradictions()] == ["neither inputs nor outputs"]
+    settings = DriftGate.model_validate({"inputs": {"psi": 0.1}, "outputs": ["length", "finish_reason"]})
+    assert settings.thresholds == {
+        Feature.PROMPT_LENGTH: 0.1, Feature.LANGUAGE: 0.1, Feature.LENGTH: 0.2, Feature.FINISH_REASON: 0.1,
+    }  # fmt: skip
+    for odd in ({"outputs": ["language"]}, {"outputs": None}):
+        with pytest.raises(ValidationError):
+            DriftGate.model_validate(odd)
 
 
 @pytest.mark.long
 def test_a_plan_is_what_healthy_canaries_need() -> None:
     settings = DriftGate()
-    planned = requests_to_pass(settings, stable_per_canary=19)
+    planned = requests_to_pass(settings, stable_per_canary=1)
     assert math.isfinite(planned)
     took = [run(settings, seed=seed)[0].numbers["length_requests"] for seed in range(15)]
     assert planned / 1.5 <= float(np.median(took)) <= planned * 1.5
@@ -360,10 +271,10 @@ def test_a_plan_is_what_drifting_canaries_need() -> None:
     settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.REFUSAL,)))
     drift = 0.2
     times = psi(np.array([1 - drift, drift]), np.array([0.97, 0.03])) / 0.1
-    planned = requests_to_fail(settings, times=times, stable_per_canary=19, alpha=ALPHA)
+    planned = requests_to_fail(settings, times=times, stable_per_canary=1, alpha=ALPHA)
     assert math.isfinite(planned)
     took = [run(settings, canary={"declined": drift}, seed=seed, batches=400)[1] for seed in range(15)]
-    assert planned / 2 <= float(np.median([of(one, "refusal").requests for one in took])) <= planned * 2
+    assert planned / 2 <= float(np.median([of(one, Feature.REFUSAL).requests for one in took])) <= planned * 2
 
 
 def test_a_plan_says_when_no_number_of_requests_is_enough() -> None:

@@ -57,7 +57,7 @@ def test_a_plan_is_written_down_with_the_kind_and_one_without_such_names_as_ever
     assert list(plan_of({"latency": {}}).model_dump(mode="json")) == [
         *("method", "latency", "errors", "agreement", "judge", "burn_rate", "drift", "throughput", "cost", "ratio"),
         *("quantile", "mean", "query"),
-        *("reference", "sources", "rollback", "accept", "temper", "mirrored"),
+        *("sources", "rollback", "accept", "temper", "mirrored"),
     ]
 
 

@@ -100,6 +100,37 @@ def test_a_timeout_after_the_headers_is_an_error_and_a_504_is_one_once() -> None
 
 
 PAGES = {
+    # vllm/engine/metrics.py of 0.6: a time for each token alone, and prometheus-fastapi-instrumentator's counter.
+    "vllm 0.6": """
+http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 10
+http_requests_total{handler="/v1/completions",method="POST",status="5xx"} 2
+http_requests_total{handler="/metrics",method="GET",status="2xx"} 700
+vllm:time_to_first_token_seconds_bucket{le="0.25",model_name="m"} 6
+vllm:time_to_first_token_seconds_bucket{le="+Inf",model_name="m"} 10
+vllm:time_per_output_token_seconds_bucket{le="0.05",model_name="m"} 380
+vllm:time_per_output_token_seconds_bucket{le="+Inf",model_name="m"} 400
+vllm:e2e_request_latency_seconds_bucket{le="1.0",model_name="m"} 7
+vllm:e2e_request_latency_seconds_bucket{le="+Inf",model_name="m"} 10
+vllm:request_success_total{finished_reason="stop",model_name="m"} 10
+vllm:gpu_cache_usage_perc{model_name="m"} 0.4
+""",
+    # vllm/v1/metrics/loggers.py since 0.11, with a label for each engine of a pod.
+    "vllm 0.33": """
+http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 10
+http_requests_total{handler="/v1/completions",method="POST",status="5xx"} 2
+http_requests_total{handler="/metrics",method="GET",status="2xx"} 700
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.25",model_name="m"} 2
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 3
+vllm:time_to_first_token_seconds_bucket{engine="1",le="0.25",model_name="m"} 4
+vllm:time_to_first_token_seconds_bucket{engine="1",le="+Inf",model_name="m"} 7
+vllm:inter_token_latency_seconds_bucket{engine="0",le="+Inf",model_name="m"} 400
+vllm:request_time_per_output_token_seconds_bucket{engine="0",le="0.05",model_name="m"} 9
+vllm:request_time_per_output_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 10
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="1.0",model_name="m"} 7
+vllm:e2e_request_latency_seconds_bucket{engine="0",le="+Inf",model_name="m"} 10
+vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} 10
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.4
+""",
     "llm-d-inference-sim": """
 vllm:time_to_first_token_seconds_bucket{le="0.25",model_name="m"} 6
 vllm:time_to_first_token_seconds_bucket{le="+Inf",model_name="m"} 10
@@ -137,21 +168,33 @@ nv_inference_first_response_histogram_ms_bucket{model="m",version="1",le="+Inf"}
 }
 """Lines as each of them writes its page of metrics, made small."""
 TIMES = {"ttft": (0.25, 6), "itl": (0.05, 9), "e2e": (1.0, 7)}
-TOLD = {"llm-d-inference-sim": "ttft itl e2e", "sglang": "ttft itl e2e", "tgi": "itl e2e", "triton": "ttft"}
+TOLD = {
+    "vllm 0.6": "requests ttft e2e",
+    "vllm 0.33": "requests ttft itl e2e",
+    "llm-d-inference-sim": "ttft itl e2e",
+    "sglang": "requests ttft itl e2e",
+    "tgi": "itl e2e",
+    "triton": "ttft",
+}
 
 
-@pytest.mark.parametrize("preset", PAGES)
-def test_a_page_of_metrics_is_read_as_its_engine_means_it(preset: str) -> None:
-    samples = [each for family in text_string_to_metric_families(PAGES[preset]) for each in family.samples]
-    names = names_of(preset, arms={**ARMS, "label": "track"})
+@pytest.mark.parametrize("engine", PAGES)
+def test_a_page_of_metrics_is_read_as_its_engine_means_it(engine: str) -> None:
+    samples = [each for family in text_string_to_metric_families(PAGES[engine]) for each in family.samples]
+    names = names_of(engine.split(maxsplit=1)[0], arms={**ARMS, "label": "track"})
+    told = TOLD[engine].split()
     found = batch(names, *(counted(each.name, 0, 0, each.value, **each.labels) for each in samples))
     (pod,) = found.arms
-    assert (pod.requests, pod.errors) == ((12, 2) if preset == "sglang" else (0, 0))
+    assert (pod.requests, pod.errors) == ((12, 2) if "requests" in told else (0, 0))
     for time, (edge, fast) in TIMES.items():
-        expected = Buckets(edges=(edge,), counts=(fast, 10 - fast)) if time in TOLD[preset].split() else ()
+        expected = Buckets(edges=(edge,), counts=(fast, 10 - fast)) if time in told else ()
         assert getattr(pod, time) == expected
-    if preset != "sglang":
+        assert (time in found.missing) is (time not in told)
+    if "requests" not in told:
         assert found.missing["requests"] == "no source of this Prometheus tells requests"
+    if engine == "vllm 0.6":
+        lacking = "Prometheus has no vllm:request_time_per_output_token_seconds of canary version 7"
+        assert found.missing["itl"].startswith(lacking)
 
 
 def test_one_query_for_each_source_and_arm() -> None:

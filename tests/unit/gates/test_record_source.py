@@ -27,7 +27,7 @@ def a_record(second: float, arm: ArmKey = CANARY, **changes: object) -> RequestR
     known: dict[str, object] = {
         "started": NOON.timestamp() + second - 0.5, "region": arm.region, "role": arm.role, "version": arm.version,
         "status": 200, "ok": True, "ttft_seconds": 0.1, "itl_mean_seconds": 0.02, "duration_seconds": 0.5,
-        "output_tokens": 21, "finish_reason": "stop",
+        "output_tokens": 21,
     }  # fmt: skip
     return RequestRecord.model_validate(known | changes)
 

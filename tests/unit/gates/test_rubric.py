@@ -15,7 +15,7 @@ from tidegate.core.spec import SpecError, parse_spec
 TWO = (Dimension.ACCURACY, Dimension.SAFETY)
 GOOD = {"accuracy": 1, "safety": 0.5}
 POOR = {"accuracy": 0.25, "safety": 1}
-WORDS = {"2026-11": "d18cad73c96ac1e1"}
+WORDS = {"2026-11": "d507b4d12b67a9be"}
 
 
 def reply(first: object = GOOD, second: object = POOR) -> str:

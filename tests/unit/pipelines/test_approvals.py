@@ -18,7 +18,6 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import ApproversSpec
 from registry.model import Event
 from tidegate.core.errors import ExitCode, OutsideError, Refused, UsageError
-from tidegate.core.spec import SpecError
 
 EVERYWHERE = {"eu-west-1": CHALLENGER, "us-east-1": CHALLENGER}
 NOWHERE = {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}
@@ -56,33 +55,6 @@ def says(world: World, word: str, what: str, *, by: str = "ann", reason: str = "
 )
 def test_what_is_asked_stands_in_the_plan(tmp_path: Path, approval: str, expected: dict[str, tuple[str, ...]]) -> None:
     assert asked(World(tmp_path, asking(approval))) == expected
-
-
-@pytest.mark.parametrize(
-    ("approval", "complaint"),
-    [
-        ("{before: wave}", "found before: wave, wave: none; expected `wave` with `before: wave`"),
-        ("{before: canary, wave: 1}", "expected `wave` with `before: wave`"),
-        ("{before: wave, wave: 3}", r"approvals\[0\].wave: found 3; expected a wave from 1 to 2"),
-        (
-            "{before: canary, region: mars}",
-            r"\[0\].region: found an unknown region; expected one of eu-west-1",
-        ),
-        (
-            "{before: canary, weight: 25}",
-            r"\[0\].weight: found 25; expected one of the canary's weights: 10, 50",
-        ),
-        ("{before: promote, weight: 10}", "expected a weight with `before: canary`"),
-        ("{before: finalize, region: eu-west-1}", "found a region with before: finalize"),
-        ("{before: finalize, not_the_requester: true}", "not_the_requester where names are enough"),
-        ("{before: finalize, by: name}", "expected 'names'"),
-        ("{before: finalize, by: {count: 0}}", "expected"),
-        ("{before: finalize, by: {people: [ann]}}", "people"),
-    ],
-)
-def test_asking_for_what_is_not_there_is_an_error_of_the_spec(approval: str, complaint: str) -> None:
-    with pytest.raises(SpecError, match=complaint):
-        asking(approval)
 
 
 async def test_a_step_waits_until_somebody_approves(tmp_path: Path) -> None:

@@ -18,9 +18,7 @@ from pipelines.plan.gates import offline_rollback
 from pipelines.run.context import Context
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.policy import named_files, not_for_a_spec
-from pipelines.spec.trust import SpecTrust
-from tidegate.core.spec import SpecError
+from pipelines.spec.policy import named_files
 from tidegate.testing import an_engine
 
 HERE = "eu-west-1"
@@ -167,35 +165,3 @@ def test_gates_of_the_stage_share_its_budget_and_the_plan_tells_the_time_limit(t
     assert quality.needs == 12
     assert (safety.gate, safety.needs, safety.seconds, safety.forecasts) == ("safety", None, 60.0, ())
     assert [str(path) for _, path in named_files(spec_with())] == ["p", "check.py"]
-
-
-@pytest.mark.parametrize(
-    ("gates", "asked", "told"),
-    [
-        (COMMAND, "quality", "no dataset, and gate quality; expected dataset: the golden set that is asked"),
-        ("  command: {run: []}", "command", "gates.command.run"),
-        ("  command: {run: [a], files: [/etc/passwd]}", "command", "a path below the spec's folder"),
-        ("  command: {run: [a], variables: [TIDEGATE_GATE]}", "command", "another name"),
-        ("  command: {run: [a]}", "program", "'program' without settings"),
-    ],
-)
-def test_a_spec_that_cannot_be_asked_is_refused_with_its_line(gates: str, asked: str, told: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        spec_with(gates, asked)
-    assert told in str(caught.value)
-
-
-@pytest.mark.parametrize("stage", ["shadow", "canary"])
-def test_stages_with_users_ask_no_command(stage: str) -> None:
-    lines = {"shadow": "  - shadow: {gates: [command]}", "canary": "  - canary: {weights: [10], gates: [command]}"}
-    with pytest.raises(SpecError, match=rf"{stage}.gates\[0\]: found 'command' of kind command; expected "):
-        a_spec(quality="  quality: {}\n  command: {run: [a]}", **{stage: lines[stage]})
-
-
-def test_a_spec_starts_no_program_and_reads_no_variable_that_the_operator_has_not_allowed() -> None:
-    spec = spec_with("  safety: {kind: command, run: [python, check.py], variables: [TIDEGATE_SPEC_A, HOME_KEY]}")
-    refused = {".".join(map(str, each.where)): each.expected for each in not_for_a_spec(spec, SpecTrust())}
-    assert list(refused) == ["gates.safety.variables", "gates.safety.run"]
-    assert refused["gates.safety.run"] == "none, or python under `spec.commands` of trust.yaml"
-    allowed = SpecTrust(commands=("python",), variables=("HOME_KEY",))
-    assert list(not_for_a_spec(spec, allowed)) == []

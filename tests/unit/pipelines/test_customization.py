@@ -42,82 +42,9 @@ def delivery(more: str = POD, *, images: tuple[str, ...] = (), secrets: tuple[st
     return parse_spec(text, Delivery, file="delivery.yaml", also=lambda spec: customization_conflicts(spec, trust))
 
 
-def refused(before: str, after: str, **allowed: tuple[str, ...]) -> str:
-    assert before in POD
-    with pytest.raises(SpecError) as error:
-        delivery(POD.replace(before, after), **allowed)
-    (problem,) = error.value.problems
-    line = EXAMPLE.splitlines().index(LAST.rstrip()) + 1
-    return str(problem).replace(f":{problem.line}:", f":+{problem.line - line}:", 1)
-
-
 def argo(spec: Delivery) -> ArgoFleetSpec:
     assert isinstance(spec.fleet, ArgoFleetSpec)
     return spec.fleet
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        (
-            "env/-, value: {name: NCCL_DEBUG",
-            "env/0, value: {name: NCCL_DEBUG",
-            "delivery.yaml:+4: fleet.patches[0].json6902[0].path: found spec.template.spec.containers[engine].env",
-        ),
-        (
-            "name: support-llm-stable",
-            "name: support-llm",
-            "delivery.yaml:+6: fleet.patches[1].target.name: found support-llm, which no rendered Service is called; "
-            "expected support-llm-canary or support-llm-stable",
-        ),
-        ("kind: Service", "kind: Secret", "delivery.yaml:+6: fleet.patches[1].target.kind: found Secret, of which"),
-        (
-            "/metadata/annotations",
-            "/spec/selector",
-            "delivery.yaml:+8: fleet.patches[1].json6902[0].path: found spec.selector of Service support-llm-stable",
-        ),
-        ("/env/-", "/imagePulPolicy", 'imagePulPolicy of Rollout support-llm: unknown field "imagePulPolicy"; did'),
-        (
-            "op: add, path: /metadata",
-            "op: put, path: /metadata",
-            "delivery.yaml:+8: fleet.patches[1].json6902[0].op: found 'put'",
-        ),
-        ("op: add, path: /metadata", "op: remove, path: /metadata", "json6902[0].path: found remove /metadata"),
-    ],
-)
-def test_a_patch_that_cannot_be_is_told_with_its_line(before: str, after: str, told: str) -> None:
-    assert told in refused(before, after)
-
-
-def test_images_come_from_where_engines_may_come_from() -> None:
-    assert delivery(images=("registry.example.com/*",))
-    told = refused("NCCL_DEBUG", "NCCL_DEBUG", images=("registry.example.com/engines/*",))
-    assert told.startswith(f"delivery.yaml:+2: fleet.patches[0]: found a container of {SIDECAR}; expected an image by")
-
-
-@pytest.mark.parametrize(
-    "reads",
-    [
-        "volumes/-, value: {name: v, secret: {secretName: clusters}}",
-        "volumes/-, value: {name: v, csi: {driver: d, nodePublishSecretRef: {name: clusters}}}",
-        "imagePullSecrets, value: [{name: clusters}]",
-        "containers/0/env/-, value: {name: A, valueFrom: {secretKeyRef: {name: clusters, key: a}}}",
-    ],
-)
-def test_pods_read_no_secret_but_those_that_the_operator_names(reads: str) -> None:
-    operation = f"{{op: add, path: /spec/template/spec/{reads}}}"
-    patch = f"  patches:\n    - target: {{kind: Rollout}}\n      json6902: [{operation}]\n"
-    with pytest.raises(SpecError, match=r"the Secret clusters; expected none, or clusters under `spec\.secrets`"):
-        delivery(patch)
-    assert delivery(patch, secrets=("clusters",))
-
-
-def test_nor_by_a_patch_of_what_another_one_brought() -> None:
-    value = "[{name: A, valueFrom: {secretKeyRef: {name: clusters, key: a}}}]"
-    op = f"{{op: add, path: /spec/template/spec/containers/1/env, value: {value}}}"
-    target = "    - target: {kind: Service"
-    told = refused(target, f"    - target: {{kind: Rollout}}\n      json6902: [{op}]\n{target}")
-    assert "fleet.patches[1]: found the Secret clusters; expected none" in told
 
 
 def test_the_example_of_the_page_is_taken_as_it_stands() -> None:

@@ -67,7 +67,7 @@ def lost(*_: object) -> None:
     raise OutsideError("the store does not answer")
 
 
-END_TRIAL = meanwhile(lambda world: world.fleets[HERE]._region.end_trial("nothing was heard of ci-7 for 15m"))
+END_TRIAL = meanwhile(lambda world: world.fleets[HERE].end_trial("nothing was heard of ci-7 for 15m"))
 TAKE_BACK = meanwhile(lambda world: world.fleets[HERE].rollback(CHAMPION))
 STARTED, TRAFFIC = "started", "traffic"
 BACK, OUTSIDE, STOPPED = Ending.ROLLED_BACK, Ending.FAILED, Ending.INTERRUPTED

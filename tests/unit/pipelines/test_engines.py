@@ -91,16 +91,25 @@ async def test_an_engine_is_what_its_version_is(machine: Machine) -> None:
     assert manifest_of(engine)["model"]["digest"] == machine.first.digest
 
 
-async def test_it_is_started_by_its_own_entrypoint_at_the_port_that_the_fleet_picks(machine: Machine) -> None:
-    engine = await machine.prepare(machine.first)
-    assert engine.command[:4] == (ENVIRONMENT.python, "-m", "tidegate_entrypoint", "serve")
-    assert engine.command[engine.command.index("--port") + 1] == PORT
-    assert Path(engine.environment["PYTHONPATH"], "tidegate_entrypoint", "__main__.py").is_file()
+def option(engine: Engine, name: str) -> str:
+    return engine.command[engine.command.index(name) + 1]
 
 
-async def test_each_process_of_an_engine_has_a_folder_of_its_own(machine: Machine) -> None:
-    engine = await machine.prepare(machine.first)
-    assert engine.command[engine.command.index("--run") + 1] == str(machine.state.run / PORT)
+async def test_it_is_started_by_its_own_entrypoint_with_a_folder_and_threads_of_its_own(machine: Machine) -> None:
+    first, second = [await machine.prepare(version, threads=3) for version in (machine.first, machine.second)]
+    assert first.command[:4] == (ENVIRONMENT.python, "-m", "tidegate_entrypoint", "serve")
+    assert (option(first, "--port"), option(first, "--threads")) == (PORT, "3")
+    assert option(first, "--run") == str(machine.state.run / PORT)
+    assert Path(first.environment["PYTHONPATH"], "tidegate_entrypoint", "__main__.py").is_file()
+    assert first.memory_bytes > machine.first.size_bytes
+    assert first == await machine.prepare(machine.first, threads=3), "preparing twice is preparing once"
+    # Two versions are two engines that start alike, and share what vLLM has found out about model classes.
+    assert first.workdir != second.workdir
+    launch = manifest_of(first)["launch"]
+    assert launch == manifest_of(second)["launch"]
+    assert "--max-model-len=512" in launch["arguments"]
+    assert str(machine.state.root) not in json.dumps(launch), "vLLM is told of no folder of this machine"
+    assert option(first, "--model-infos") == option(second, "--model-infos") == str(machine.state.builds / "modelinfos")
 
 
 async def test_its_folders_are_where_they_are_wherever_it_starts(
@@ -109,8 +118,8 @@ async def test_its_folders_are_where_they_are_wherever_it_starts(
     monkeypatch.chdir(machine.state.root.parent)
     state = StateFolder(Path(machine.state.root.name))
     engine = await replace(machine.engines(), state=state).prepare(machine.first, machine.said.append)
-    for option in ("--root", "--run", "--model-infos"):
-        assert Path(engine.command[engine.command.index(option) + 1]).is_absolute()
+    for name in ("--root", "--run", "--model-infos"):
+        assert Path(option(engine, name)).is_absolute()
     assert Path(engine.workdir).is_absolute()
 
 
@@ -125,37 +134,6 @@ async def test_the_folders_of_engines_that_have_ended_are_removed_and_no_others(
         fcntl.flock(life, fcntl.LOCK_EX)
         await machine.prepare(machine.first)
     assert [folder.exists() for folder in (ended, runs, starts)] == [False, True, True]
-
-
-async def test_what_vllm_is_told_names_no_folder_of_this_machine(machine: Machine) -> None:
-    launch = manifest_of(await machine.prepare(machine.first))["launch"]
-    assert "--max-model-len=512" in launch["arguments"]
-    assert str(machine.state.root) not in json.dumps(launch)
-
-
-async def test_two_versions_are_two_engines_that_start_alike(machine: Machine) -> None:
-    first, second = [await machine.prepare(version) for version in (machine.first, machine.second)]
-    assert first.workdir != second.workdir
-    assert manifest_of(first)["launch"] == manifest_of(second)["launch"]
-
-
-async def test_engines_share_what_vllm_has_found_out_about_model_classes(machine: Machine) -> None:
-    commands = [(await machine.prepare(version)).command for version in (machine.first, machine.second)]
-    folders = {command[command.index("--model-infos") + 1] for command in commands}
-    assert folders == {str(machine.state.builds / "modelinfos")}
-
-
-async def test_an_engine_takes_the_threads_it_was_given(machine: Machine) -> None:
-    command = (await machine.prepare(machine.first, threads=3)).command
-    assert command[command.index("--threads") + 1] == "3"
-
-
-async def test_memory_is_known_before_anything_starts(machine: Machine) -> None:
-    assert (await machine.prepare(machine.first)).memory_bytes > machine.first.size_bytes
-
-
-async def test_preparing_twice_is_preparing_once(machine: Machine) -> None:
-    assert await machine.prepare(machine.first) == await machine.prepare(machine.first)
 
 
 async def test_files_that_are_not_the_registered_ones_become_no_engine(machine: Machine) -> None:

@@ -7,12 +7,10 @@ from typing import get_args
 
 import pytest
 from fakes.delivery.records import Delivery, bad_answers, delivered, slow
-from fakes.delivery.world import CHALLENGER, CHAMPION, World, a_spec, a_version
+from fakes.delivery.world import World
 
 from pipelines.events import payloads
-from pipelines.events.journal import opening_of
 from pipelines.events.payloads import (
-    FORMAT,
     AnswerIgnored,
     Closing,
     DeliveryPayload,
@@ -35,7 +33,6 @@ from pipelines.events.state import (
     step_of,
 )
 from pipelines.model import Ending
-from pipelines.plan.planner import make_plan
 from registry.model import Event, EventKind
 from tidegate.core.errors import ExitCode, NotGenuine, UsageError
 from tidegate.testing import START
@@ -60,7 +57,7 @@ def test_an_event_is_read_as_what_its_kind_carries() -> None:
     events = {
         each: Event(at=START, step="build", kind=each.kind, message="", data=NEEDED.get(each, {})) for each in KINDS
     }
-    opening = Event(at=START, step="delivery", kind="started", message="", data={"model": "m", "version": "7"})
+    opening = Delivery().open().events[0]
     assert {type(payload_of(event)) for event in events.values()} == set(KINDS) - {Opening}
     assert type(payload_of(opening)) is Opening
 
@@ -75,15 +72,6 @@ def test_an_event_that_carries_something_else_is_told_in_one_line() -> None:
     wrong = Event(at=START, step="canary@a/5", kind="traffic", message="", data={"region": "a", "weight": "all"})
     with pytest.raises(NotGenuine, match=r"cannot be read: canary@a/5.traffic.weight: Input should be a valid"):
         payload_of(wrong)
-
-
-def test_a_delivery_of_a_newer_format_is_not_gone_on_with() -> None:
-    plan = make_plan(a_spec(), a_version(CHALLENGER), a_version(CHAMPION), prompts=12)
-    opening: Opening = opening_of(plan, None)
-    assert plan_of([opening.event(START, "delivery")]).version == plan.version
-    newer = opening.model_copy(update={"format": FORMAT + 1})
-    with pytest.raises(UsageError, match=f"events have format {FORMAT + 1}, and this tidegate reads {FORMAT}"):
-        plan_of([newer.event(START, "delivery")])
 
 
 def weights(story: DeliveryState, region: str) -> list[int]:
@@ -134,11 +122,10 @@ async def test_the_plan_is_read_back_but_for_its_forecasts(world: World) -> None
     assert spec_file_of(world.ledger.events) == "eu/delivery.yaml"
 
 
-@pytest.mark.parametrize("events", [[], delivered()])
-def test_a_ledger_without_a_plan_is_told(events: list[Event]) -> None:
+def test_a_ledger_without_a_plan_is_told() -> None:
     with pytest.raises(UsageError, match="this delivery's ledger holds no plan; deliver the version again"):
-        plan_of(events)
-    assert spec_file_of(events) is None
+        plan_of([])
+    assert spec_file_of([]) is None
 
 
 def test_a_step_is_done_until_it_is_undone_or_begun_again() -> None:

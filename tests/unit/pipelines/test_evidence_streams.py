@@ -7,18 +7,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, World
 
 from gates.evidence.batch import ArmName, Batch, Source
-from gates.evidence.request_record import RequestRecord
 from gates.model import ArmKey, GateOutcome, Verdict
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from pipelines.model import PlanStep, StageName
 from pipelines.run.context import Context
-from pipelines.run.evidence import EvidenceStream, counters, drift_reference, evidence_streams, look
+from pipelines.run.evidence import EvidenceStream, counters, evidence_streams, look
 from pipelines.run.stages.live import PAST, SILENCE, WINDOW, baseline_of
 from pipelines.spec.delivery import Delivery
 from tidegate.core.errors import OutsideError
@@ -29,11 +27,9 @@ STEP = PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=10)
 TRIAL = "canary@eu-west-1"
 
 
-def terms(
-    context: Context, asked: Sequence[str], sources: Mapping[str, tuple[Source, ...]], reference: Any = None
-) -> AnalysisPlan:
+def terms(context: Context, asked: Sequence[str], sources: Mapping[str, tuple[Source, ...]]) -> AnalysisPlan:
     """Of some gates alone."""
-    return analysis_plan_of(context.spec.gates, asked, sources=sources, share=0.1, reference=reference)
+    return analysis_plan_of(context.spec.gates, asked, sources=sources, share=0.1)
 
 
 class Eyes:
@@ -124,44 +120,6 @@ def test_a_window_ends_before_what_is_still_on_its_way(alone: Eyes) -> None:
     batch = feed.next(alone.world.now(), final=False)
     assert batch
     assert batch.time == (alone.world.now() - timedelta(seconds=5)).timestamp()
-
-
-class RememberedRequests:
-    """`UserRequests`: every version answers as often with each of its lengths."""
-
-    def __init__(self, lengths: dict[str, tuple[int, ...]]) -> None:
-        self.lengths = lengths
-
-    def window(self, arm: ArmKey, since: datetime, until: datetime) -> list[RequestRecord]:
-        lengths = self.lengths[arm.version]
-        count = int((until - since).total_seconds() * 4)
-        return [
-            RequestRecord(
-                started=since.timestamp(), region=arm.region, ok=True, status=200, duration_seconds=0.1,
-                output_tokens=lengths[number % len(lengths)], finish_reason="stop",
-            )
-            for number in range(count)
-        ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("lengths", "outcome"), [((8, 9, 10, 11), "pass"), ((25, 26, 27, 28), "fail")])
-async def test_answers_that_changed_their_length_are_drift_of_the_canary(
-    tmp_path: Path, lengths: tuple[int, ...], outcome: str
-) -> None:
-    drift = "  drift: {inputs: null, outputs: [length], min_requests: 50}"
-    spec = parse_spec(SPEC.replace("stages:", f"{drift}\nstages:"), Delivery, file="delivery.yaml")
-    eyes = Eyes(tmp_path, users=True)
-    requests = RememberedRequests({CHAMPION: (8, 9, 10, 11), CHALLENGER: lengths})
-    context = replace(eyes.context, spec=spec, requests=requests)
-    arms = context.arms(STEP)
-    eyes.world.clock.elapsed += 3600
-    reference = drift_reference(context, arms[0])
-    trial = context.trials.open(TRIAL, terms(context, ["drift"], {}, reference), STEP.id)
-    feeds = evidence_streams(context, arms, reference=reference)
-    for _ in range(60):
-        eyes.world.clock.elapsed += 10
-        (verdict,) = await look(trial, feeds, context.clock.now(), final=False)
-    assert (verdict.gate, str(verdict.outcome)) == ("drift", outcome)
 
 
 async def test_a_budget_that_burns_stops_a_canary_without_a_word_of_the_stable(alone: Eyes) -> None:

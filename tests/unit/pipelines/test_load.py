@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 from itertools import islice
 from pathlib import Path
 from statistics import mean
 
 import pytest
 import yaml
-from fakes.clusters.world import demo_on_clusters
 from fakes.delivery.world import GOLDEN, SPEC, a_spec
 
 from gates.evidence.request_record import RequestRecord
-from pipelines.adapters.load.stream import StreamMeter, token_entropy
+from pipelines.adapters.load.stream import StreamMeter
 from pipelines.load import (
     DRAWN,
     LoadOrder,
@@ -161,7 +158,7 @@ def test_a_stream_is_measured_from_its_first_text() -> None:
     lines = [(chunk(""), 0.1), (chunk("a"), 0.2), (b"", 0.2), (b": ping", 0.25), (chunk("b"), 0.4)]
     for line, at in [*lines, (chunk("", '"stop"'), 0.5), (b"data: [DONE]", 0.5)]:
         meter.feed(line, at)
-    assert (meter.first_token, meter.output_tokens, meter.finish_reason) == (0.2, 2, "stop")
+    assert (meter.first_token, meter.output_tokens) == (0.2, 2)
     assert meter.itl_mean == pytest.approx(0.2)
     assert meter.done and not meter.broken
 
@@ -180,58 +177,7 @@ def test_an_empty_answer_has_a_first_token_time_and_the_servers_count_wins() -> 
     assert (meter.first_token, meter.output_tokens) == (0.3, 1)
 
 
-def test_entropy_is_exact_when_all_tokens_are_told_and_a_lower_bound_otherwise() -> None:
-    even = [math.log(0.25)] * 4
-    assert token_entropy(even) == pytest.approx(math.log(4))
-    assert token_entropy([0.0]) == 0
-    told = token_entropy(even[:2])
-    assert told is not None
-    assert told == pytest.approx(1.5 * math.log(2))
-    assert told < math.log(4)
-
-
-@pytest.mark.parametrize("logprobs", [[], [math.nan], [0.5, -1.0]])
-def test_what_are_no_log_probabilities_has_no_entropy(logprobs: list[float]) -> None:
-    assert token_entropy(logprobs) is None
-
-
-def event(text: str, *likely: float) -> bytes:
-    choice: dict[str, object] = {"delta": {"content": text}, "finish_reason": None}
-    if likely:
-        choice["logprobs"] = {"content": [{"top_logprobs": [{"logprob": value} for value in likely]}]}
-    return b"data: " + json.dumps({"choices": [choice]}).encode()
-
-
-def test_a_stream_keeps_the_opening_of_its_answer_and_the_mean_entropy_of_its_tokens() -> None:
-    meter = StreamMeter()
-    for line in (event("Yes", 0.0), event(" and no", math.log(0.5), math.log(0.5)), event("!" * 500)):
-        meter.feed(line, 0.1)
-    meter.feed(b'data: {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}', 0.2)
-    assert meter.opening.startswith("Yes and no!!")
-    assert len(meter.opening) < 300
-    assert meter.entropy == pytest.approx(math.log(2) / 2)
-    assert meter.prompt_tokens == 9
-
-
-def test_a_stream_without_log_probabilities_has_no_entropy() -> None:
-    meter = StreamMeter()
-    meter.feed(event("Yes"), 0.1)
-    assert (meter.entropy, meter.prompt_tokens) == (None, None)
-
-
-def problems(load: object, *, more: str = "", gates: str = "throughput: {}", text: str = SPEC) -> list[str]:
-    spec = yaml.safe_load(text + more)
-    spec["gates"] |= yaml.safe_load(f"{{{gates}}}")
-    spec["stages"].insert(1, {"load": load})
-    try:
-        parse_spec(yaml.safe_dump(spec, sort_keys=False), Delivery, file="delivery.yaml")
-    except SpecError as error:
-        return [str(problem) for problem in error.problems]
-    return []
-
-
 def test_nothing_need_be_said() -> None:
-    assert problems({}) == []
     stage = LoadStage()
     assert (stage.arms, stage.load_of(1), stage.load_of(3)) == ("scratch", (8, None), (24, None))
     assert LoadStage(requests_per_second=5.0).load_of(2) == (None, 10.0)
@@ -243,47 +189,6 @@ def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
     assert LoadStage(requests_per_second=5000.0, processes=4).processes_of(1) == 4
     assert LoadStage(concurrency=1000).processes_of(2) == 32
     assert LoadStage().processes_of(1) == 1
-
-
-@pytest.mark.parametrize(
-    ("load", "told"),
-    [
-        (
-            {"concurrency": 4, "requests_per_second": 4},
-            "stages[1].load.requests_per_second: found a rate next to a concurrency; expected one of",
-        ),
-        ({"block": "2m", "within": "3m"}, "stages[1].load.block: found 2m; expected a block on both arms within"),
-        ({"at_once": True}, "stages[1].load.at_once: found both arms at once on one machine"),
-        (
-            {"gates": ["cost"]},
-            "stages[1].load.gates[0]: found 'cost' without settings; expected settings at gates.cost",
-        ),
-        ({"gates": ["latency"]}, "found 'latency' of kind latency; expected a gate of kind throughput, cost"),
-        ({"block": "1s"}, "stages[1].load.block: found "),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_its_field(load: object, told: str) -> None:
-    assert any(told in problem for problem in problems(load)), problems(load)
-
-
-def test_a_gate_on_cost_needs_a_price() -> None:
-    told = "stages[1].load.gates[0]: found a gate on cost without a price; expected `cost: {per_engine_hour: ...}`"
-    assert any(told in problem for problem in problems({"gates": ["cost"]}, gates="cost: {}"))
-    priced = "\ncost: {per_engine_hour: 2.5}\n"
-    assert problems({"gates": ["cost"]}, gates="cost: {}", more=priced) == []
-
-
-def test_what_is_tolerated_must_be_allowed() -> None:
-    (told,) = problems({}, gates="throughput: {max_drop: 5%, tolerance: 5%}")
-    assert "gates.throughput.tolerance: found 5%; expected less than max_drop, 5%" in told
-
-
-def test_clusters_must_say_that_users_may_feel_it() -> None:
-    text = yaml.safe_dump(demo_on_clusters().model_dump(mode="json", by_alias=True, exclude_unset=True))
-    (told,) = problems({}, text=text)
-    assert "stages[1].load.arms: found a scratch engine, which this fleet does not start" in told
-    assert "`arms: serving`, which puts the load on the stable that serves users" in told
-    assert problems({"arms": "serving", "at_once": True}, text=text) == []
 
 
 def test_files_that_it_names_must_be_there(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import yaml
 from fakes.clusters.admission import Refusing
 from fakes.delivery.registry import FakeRegistry
 from fakes.fleet import release
+from fakes.schemas import problems_in
 
 from engine_images.launch import is_known
 from pipelines.adapters.engines import engine_provider
@@ -20,11 +21,10 @@ from pipelines.state import StateFolder
 from rollouts.cluster.model import launch_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, ImageLaunch
 from tidegate.core.model import Json
-from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.spec import parse_spec
 from tidegate.testing import write_tiny_model
 
 EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text()
@@ -38,12 +38,6 @@ def spec_of(engine: dict[str, Any], **parts: Any) -> Delivery:
     said["engine"] = {"vllm": vllm, "accelerator": "nvidia-l40s", "image": IMAGE, **engine}
     said |= parts
     return parse_spec(yaml.safe_dump(said), Delivery, file="delivery.yaml")
-
-
-def refused(engine: dict[str, Any], **parts: Any) -> str:
-    with pytest.raises(SpecError) as caught:
-        spec_of(engine, **parts)
-    return str(caught.value)
 
 
 def clusters(spec: Delivery) -> ArgoFleetSpec:
@@ -144,45 +138,6 @@ def test_an_engine_that_downloads_from_the_hub_may() -> None:
 def test_how_it_was_started_can_be_read_from_its_pods() -> None:
     spec = spec_of(WAYS["claim"])
     assert launch_of(pod(spec)) == launch(spec)
-
-
-def test_a_tag_is_refused_with_what_would_be_right() -> None:
-    assert "engine.image: found vllm/vllm-openai:v0.32.0, which may be another image tomorrow; expected" in refused(
-        {"image": "vllm/vllm-openai:v0.32.0"}
-    )
-
-
-@pytest.mark.parametrize(
-    ("engine", "said"),
-    [
-        ({"image": "not an image"}, "engine.image"),
-        ({"weights": {"claim": "models"}}, "engine.weights.path: found no folder of the claim"),
-        ({"weights": {"path": "models"}}, "expected a folder of the image, from /"),
-        ({"weights": {"claim": "models", "path": "../x"}}, "expected a path without `..`"),
-        ({"weights": {"model": "a/b", "path": "/c"}}, "found a model of the hub next to a folder"),
-        ({"weights": {"path": "/c", "secrets": ["x"]}}, "expected nothing: no container brings the files"),
-        ({"compile": {"warm": [1, 8]}}, "engine.compile: found more than `mode` with `engine.image`"),
-        ({"vllm": {"version": "0.31.2", "args": {"port": 1}}}, "this one follows from the address"),
-    ],
-)
-def test_what_cannot_be_right_is_refused(engine: dict[str, Any], said: str) -> None:
-    assert said in refused(engine)
-
-
-def test_weights_from_the_registry_need_somebody_who_brings_them() -> None:
-    assert "no image and tracking_uri of the container that brings them" in refused({}, workflow=None)
-
-
-def test_this_machine_runs_no_images() -> None:
-    assert "engine.image: found an image in the local fleet" in refused(
-        {"accelerator": "cpu"}, fleet={"kind": "local"}, workflow=None
-    )
-
-
-def test_weights_of_no_image_are_refused() -> None:
-    assert "engine.weights: found weights without an image of your own" in refused(
-        {"image": None, "weights": {"path": "/c"}}
-    )
 
 
 def test_a_plan_says_what_is_given_up() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from fakes.fleet import IMAGE
+from fakes.schemas import problems_in
 
 from pipelines.plan.region_objects import region_objects, region_release
 from pipelines.spec.delivery import Delivery
 from rollouts.kube.resources import resource_of
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.schema import problems_in
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
 from tidegate.core.model import Json

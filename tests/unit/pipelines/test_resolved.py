@@ -47,9 +47,12 @@ def test_a_spec_that_is_none_of_the_kept_files_is_not_read() -> None:
         refuse_other_files(settled(a_spec()), FILES, "secret.txt", "1")
 
 
-def test_a_delivery_that_settled_nothing_is_not_gone_on_with() -> None:
-    with pytest.raises(NotAsPlanned, match="did not record what it delivers; deliver the version again"):
-        refuse_other_files(None, FILES, "specs/delivery.yaml", "1")
+def test_a_delivery_that_settled_nothing_is_not_gone_on_with(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with pytest.raises(NotAsPlanned, match="is none of the files it was opened with"):
+        refuse_other_files(world.plan.resolved, FILES, "specs/delivery.yaml", "1")
+    with pytest.raises(NotAsPlanned, match="its gates ask for something else"):
+        refuse_other_plan(world.plan, world.spec, prompts=PROMPTS, delivery="1")
 
 
 def test_a_gate_that_asks_for_less_than_when_it_was_opened_is_found(tmp_path: Path) -> None:

@@ -116,13 +116,6 @@ async def test_a_verdict_that_was_given_stands(steps: Steps, world: World) -> No
     assert world.stable_versions() == NOWHERE
 
 
-async def test_what_was_missing_is_tried_again(steps: Steps, world: World) -> None:
-    await steps.until("bake@2")
-    world.registry.gone = True
-    assert (await steps.resume()).ending is Ending.FAILED
-    assert world.stable_versions() == NOWHERE
-
-
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

@@ -5,81 +5,64 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from fakes.delivery.world import SPEC, a_spec
+from fakes.delivery.world import SPEC, World, a_spec
 from fakes.services.chat_servers import FakeJudge, an_answer
 
 from engine_images.samples.key import REDACTED
+from gates.analyses.agreement import AgreementGate
+from gates.analyses.drift import DriftGate
 from gates.analyses.judge import ScoresGate
 from gates.answers.samples import TakenSamples, UserSample
 from gates.evidence.batch import USUAL_LOOK, ArmName
-from gates.judge.judge import Judge
+from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeControl, JudgeGate
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.traffic import Exposure
+from pipelines.model import Ending
 from pipelines.plan.gates import traffic_of
-from pipelines.run.stages.live import MOST_UNDER_WAY, RENEW_SECONDS, TAKE_SECONDS, SampledAnswers
+from pipelines.run.context import Readers
+from pipelines.run.engine import deliver
+from pipelines.run.user_answers import (
+    MOST_UNDER_WAY,
+    RENEW_SECONDS,
+    SETTLES_SECONDS,
+    TAKE_SECONDS,
+    AnsweredUsers,
+    CopiedRequests,
+)
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import SamplesSpec
 from rollouts.model import EngineSet, Role
 from tidegate.core.errors import OutsideError
-from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.spec import parse_spec
 from tidegate.testing import FakeClock
 
 JUDGE = "  judge: {endpoint: 'http://127.0.0.1:9/v1', model: judge}"
 SHADOW = "  - shadow: {at_least: 10s, within: 2m, gates: [errors]}"
 CANARY = "  - canary: {weights: [10, 50], within: 5m, gates: [errors, judge]}"
-CLUSTERS = """
-fleet:
-  kind: argo
-  namespace: support
-  gateway: {name: public, hosts: [support.example]}
-  regions:
-    eu-west-1: {context: eu, <<: &at {entry: https://e.example, stable_url: https://s.example,
-      canary_url: https://c.example, prometheus: https://p.example}}
-    us-east-1: {context: us, <<: *at}
-"""
 
 
 def spec(text: str) -> Delivery:
     return parse_spec(text, Delivery, file="delivery.yaml")
 
 
-def problems(text: str) -> list[str]:
-    with pytest.raises(SpecError) as refused:
-        spec(text)
-    return [str(problem) for problem in refused.value.problems]
-
-
-def with_judge(more: str = "", canary: str = CANARY) -> str:
+def with_judge(end: str = "", *, canary: str = CANARY, shadow: str = SHADOW) -> str:
+    """`end` is more of the spec."""
     lines = [JUDGE if line.startswith("  agreement") else line for line in SPEC.splitlines()]
     lines = [canary if line.startswith("  - canary") else line for line in lines]
-    lines = [SHADOW if line.startswith("  - shadow") else line for line in lines]
-    return "\n".join(lines) + "\n" + more
+    lines = [shadow if line.startswith("  - shadow") else line for line in lines]
+    return "\n".join(lines) + "\n" + end
 
 
-def test_the_judge_of_a_canary_needs_samples() -> None:
-    at = with_judge().splitlines().index(CANARY) + 1
-    assert problems(with_judge()) == [
-        f"delivery.yaml:{at}: stages[2].canary.gates[1]: found 'judge' of users' answers, and nobody keeps any; "
-        "expected a section `samples`, or the gate in shadow alone"
-    ]
-    assert spec(with_judge("samples: {}\n")).samples == SamplesSpec()
-
-
-def test_clusters_have_samples_of_engines_that_tidegate_builds_and_no_drift() -> None:
-    asked = with_judge("samples: {share: 10%}\n") + CLUSTERS
-    assert spec(asked).samples == SamplesSpec(share=0.1)
-    others = asked.replace("engine: {", f"engine: {{image: 'registry.example/vllm@sha256:{'6' * 64}', ", 1)
-    assert any("samples: found samples of users' requests with `engine.image`" in each for each in problems(others))
-    drift = with_judge(canary="  - canary: {gates: [errors, drift]}").replace(JUDGE, "  drift: {outputs: [length]}")
-    assert spec(drift).gates.drift is not None
-    assert any(
-        "gates[1]: found 'drift' in clusters, where nobody writes down what users ask" in each
-        for each in problems(drift + CLUSTERS)
-    )
+def test_the_judge_in_shadow_takes_our_own_prompts_where_nobody_keeps_users_answers() -> None:
+    text = with_judge(shadow=SHADOW.replace("errors", "errors, judge"), canary=CANARY.replace(", judge", ""))
+    assert spec(text).sources_in("shadow")["judge"] == ("probe",)
+    assert spec(text + "\nsamples: {}\n").sources_in("shadow")["judge"] == ("samples",)
 
 
 def test_it_says_what_is_taken_out_and_for_how_long() -> None:
@@ -88,7 +71,6 @@ def test_it_says_what_is_taken_out_and_for_how_long() -> None:
     assert samples is not None
     assert (samples.redact, samples.words, samples.keep.total_seconds()) == (("email", "phone"), ("ACME",), 60.0)
     assert SamplesSpec().redact == REDACTED
-    assert any("redact[0]" in each for each in problems(with_judge("samples: {redact: [passport]}\n")))
 
 
 @pytest.mark.parametrize(
@@ -100,11 +82,13 @@ def test_half_of_a_sample_is_of_each_arm_as_far_as_it_has_so_many(weight: int, s
     assert samples.share_of(weight / 100) == pytest.approx(canary)
 
 
-@pytest.mark.parametrize(("percent", "pairs"), [(10, 5.0), (50, 5.0), (1, 2.0)])
-def test_a_plan_knows_how_many_answers_are_judged(percent: int, pairs: float) -> None:
-    exposure = Exposure(requests_per_second=200, percent=percent, sampled=0.05, within_seconds=60)
-    assert exposure.arrivals("samples").canary == pytest.approx(pairs)
-    assert exposure.timed("samples")
+@pytest.mark.parametrize(
+    ("percent", "mirrored", "pairs"), [(10, False, 5.0), (50, False, 5.0), (1, False, 2.0), (50, True, 5.0)]
+)
+def test_a_plan_knows_how_many_answers_are_compared(percent: int, mirrored: bool, pairs: float) -> None:
+    exposure = Exposure(requests_per_second=200, percent=percent, mirrored=mirrored, sampled=0.05, within_seconds=60)
+    assert exposure.arrivals("samples").canary == exposure.arrivals("samples").stable == pytest.approx(pairs)
+    assert (exposure.timed("samples"), exposure.pairs("samples"), exposure.pairs("proxy")) == (True, mirrored, False)
 
 
 def test_a_plans_traffic_is_that_of_the_spec() -> None:
@@ -126,13 +110,9 @@ class Engines:
         self.kept: list[tuple[str, Mapping[str, float]]] = []
         self.ended: list[str] = []
         self.gone = False
-        self.problem = ""
-        self.away = False
         self._numbers = random.Random(3)
 
     async def keep(self, region: str, shares: Mapping[str, float]) -> None:
-        if self.away:
-            raise OutsideError("the cluster does not answer")
         self.kept.append((region, shares))
 
     async def require(self, region: str, version: str) -> None:
@@ -143,7 +123,7 @@ class Engines:
             raise OutsideError("the engine does not answer")
         count = self.each.get(engine.version, 0)
         found = tuple(self._sample(engine.version, whole=number >= self.left) for number in range(count))
-        return TakenSamples(samples=found, problem=self.problem)
+        return TakenSamples(samples=found)
 
     async def end(self, region: str) -> None:
         self.ended.append(region)
@@ -164,6 +144,14 @@ def engine(role: Role, version: str) -> EngineSet:
 ARMS = {ArmName.STABLE: engine(Role.STABLE, "1"), ArmName.CANARY: engine(Role.CANARY, "2")}
 
 
+def answered(
+    engines: Engines, clock: FakeClock, client: FakeJudge | None = None, copied: float | None = None
+) -> AnsweredUsers:
+    """Entered while a canary is there."""
+    scored = ScoredPairs(Judge(GATE, client or FakeJudge(), seed=1))
+    return AnsweredUsers(engines, clock, ARMS, region="eu", shares=SHARES, scored=scored, copied=copied)
+
+
 async def passed(clock: FakeClock, seconds: float) -> None:
     """So much time, which passes because samples are taken, and what it takes until everybody has had a turn."""
     until = clock.elapsed + seconds
@@ -172,12 +160,11 @@ async def passed(clock: FakeClock, seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-async def trial(engines: Engines, client: FakeJudge | None = None, *, seconds: float = 200.0) -> SequentialTest:
+async def trial(engines: Engines, *, seconds: float = 200.0) -> SequentialTest:
     """What the gate saw in so many seconds."""
     plan = AnalysisPlan(settings={"judge": ScoresGate(max_drop=0.1)}, sources={"judge": ("samples",)})
     test, clock = SequentialTest(plan), FakeClock()
-    judge = Judge(GATE, client or FakeJudge(), seed=1)
-    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+    async with answered(engines, clock) as answers:
         while clock.elapsed < seconds:
             await passed(clock, 10)
             test.take(answers.drain())
@@ -198,14 +185,12 @@ async def test_one_that_answers_as_well_passes() -> None:
 async def test_users_of_one_arm_alone_prove_nothing() -> None:
     verdict = (await trial(Engines(each={"1": 20}))).verdicts(deadline_passed=True)[0]
     assert verdict.outcome is GateOutcome.INCONCLUSIVE
-    assert "engines have kept no answer of the canary's users yet" in verdict.reason
+    assert "engines have kept no answer of the canary yet" in verdict.reason
 
 
 async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged() -> None:
     client, clock = FakeJudge(), FakeClock()
-    engines = Engines(left=100)
-    judge = Judge(GATE, client, seed=1)
-    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+    async with answered(Engines(left=100), clock, client) as answers:
         await passed(clock, TAKE_SECONDS)
         counts = answers.counts
     assert counts["left"] == counts["stable"] + counts["canary"] > 0
@@ -214,8 +199,7 @@ async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged()
 
 async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
     engines, clock = Engines(), FakeClock()
-    judge = Judge(GATE, FakeJudge(), seed=1)
-    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES):
+    async with answered(engines, clock):
         await passed(clock, 4 * RENEW_SECONDS)
     assert engines.kept[0] == ("eu", SHARES)
     assert 3 <= len(engines.kept) <= 5
@@ -224,8 +208,7 @@ async def test_engines_hear_again_and_again_and_are_told_of_the_end() -> None:
 
 async def test_an_engine_that_gives_nothing_away_is_no_evidence() -> None:
     engines, clock = Engines(), FakeClock()
-    judge = Judge(GATE, FakeJudge(), seed=1)
-    async with SampledAnswers(engines, judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+    async with answered(engines, clock) as answers:
         engines.gone = True
         await passed(clock, TAKE_SECONDS)
         assert [(each.gate, each.outcome) for each in answers.blind()] == [("evidence", GateOutcome.ERROR)]
@@ -241,8 +224,7 @@ async def test_a_slow_judge_holds_few_answers() -> None:
             await asyncio.Event().wait()
 
     client, clock = Slow(), FakeClock()
-    judge = Judge(GATE, client, seed=1)
-    async with SampledAnswers(Engines(), judge, clock, ARMS, region="eu", shares=SHARES):
+    async with answered(Engines(), clock, client):
         await passed(clock, 60)
     assert len(client.requests) == 2 * MOST_UNDER_WAY
 
@@ -253,10 +235,118 @@ async def test_a_bug_does_not_look_like_silence() -> None:
             raise ZeroDivisionError
 
     clock = FakeClock()
-    judge = Judge(GATE, FakeJudge(), seed=1)
-    async with SampledAnswers(Broken(), judge, clock, ARMS, region="eu", shares=SHARES) as answers:
+    async with answered(Broken(), clock) as answers:
         await passed(clock, TAKE_SECONDS)
         for _ in range(5):
             await asyncio.sleep(0)
         with pytest.raises(ExceptionGroup):
             answers.drain()
+
+
+class Copies(Engines):
+    """Each request of stable's users goes to both arms; of some the canary's answer is another, or never comes."""
+
+    def __init__(self, *, worse: float = 0.0, lost: float = 0.0, failing: float = 0.0, each: int = 3) -> None:
+        super().__init__()
+        self.worse, self.lost, self.failing, self.count = worse, lost, failing, each
+        self.copies: list[UserSample] = []
+
+    async def take(self, region: str, engine: EngineSet) -> TakenSamples:
+        if engine.version == "2":
+            found, self.copies = self.copies, []
+            return TakenSamples(samples=tuple(found))
+        asked = tuple(self._sample("1", whole=True).model_copy(update=KNOWN) for _ in range(self.count))
+        dice = self._numbers.random
+        for sample in asked:
+            words = sample.prompt.removesuffix("?")
+            told = {"answer": an_answer(0.1, words)} if dice() < self.worse else {}
+            if dice() >= self.lost:
+                self.copies.append(sample.model_copy(update={**told, "whole": dice() >= self.failing}))
+        return TakenSamples(samples=asked)
+
+
+KNOWN = {"tokens": 9, "finish_reason": "stop"}
+PLAN = AnalysisPlan(
+    settings={
+        "agreement": AgreementGate(min_similarity=0.95),
+        "judge": ScoresGate(max_drop=0.05),
+        "drift": DriftGate(),
+    },
+    sources=dict.fromkeys(("agreement", "judge", "drift"), ("samples",)),
+    mirrored=1.0,
+)
+
+
+async def shadowed(engines: Copies, *, seconds: float = 240.0) -> tuple[SequentialTest, list[str]]:
+    """What the gates saw of copies in so many seconds, and why nothing may pass at the end."""
+    test, clock = SequentialTest(PLAN), FakeClock()
+    async with answered(engines, clock, copied=1.0) as answers:
+        while clock.elapsed < seconds:
+            await passed(clock, 10)
+            test.take(answers.drain())
+        blind = [each.reason for each in answers.blind()]
+    return test, blind
+
+
+@pytest.mark.parametrize(("worse", "judged"), [(0.0, GateOutcome.PASS), (0.1, GateOutcome.FAIL)])
+async def test_a_request_and_its_copy_are_a_pair_of_all_three_gates(worse: float, judged: GateOutcome) -> None:
+    test, blind = await shadowed(Copies(worse=worse))
+    found = {each.gate: each.outcome for each in test.verdicts(deadline_passed=True)}
+    assert (found["judge"], found["drift"], blind) == (judged, GateOutcome.PASS, [])
+    assert worse or found["agreement"] is GateOutcome.PASS
+
+
+async def test_a_delivery_ends_in_shadow_by_what_users_would_have_been_answered(tmp_path: Path) -> None:
+    async def judges(paired: bool) -> Judge:
+        assert paired
+        return Judge(GATE, FakeJudge(), seed=1)
+
+    text = with_judge(
+        "samples: {}\n",
+        shadow=SHADOW.replace("2m, gates: [errors", "9m, gates: [judge"),
+        canary=CANARY.replace(", judge", ""),
+    )
+    world, engines = World(tmp_path, spec(text)), Copies(worse=0.3)
+    result = await deliver(replace(world.context(), samples=engines, readers=Readers(judges=judges)))
+    assert result.ending is Ending.ROLLED_BACK
+    assert "gate judge: canary scores" in result.reason
+    assert (engines.kept[0], engines.ended) == (("eu-west-1", {"1": 0.05, "2": 0.05}), ["eu-west-1"])
+    assert not any(each.step.startswith("canary") for each in world.recorder.events)
+
+
+async def test_a_canary_that_fails_copies_is_not_alike() -> None:
+    test, _ = await shadowed(Copies(failing=0.3))
+    agreement = next(each for each in test.verdicts() if each.gate == "agreement")
+    assert agreement.outcome is GateOutcome.FAIL, agreement
+    assert "were answered by the canary" in agreement.reason or "alike" in agreement.reason
+
+
+async def test_copies_that_are_never_answered_keep_everything_from_passing() -> None:
+    _, blind = await shadowed(Copies(lost=0.5))
+    assert len(blind) == 1 and "of the last 100 sampled requests of users " in blind[0]
+
+
+def sample(pair: str, prompt: str, answer: str = "yes") -> UserSample:
+    return UserSample(at=1.0, pair=pair, prompt=prompt, answer=answer, whole=True, seconds=1.0)
+
+
+def test_a_pair_has_one_prompt_and_is_told_once_it_had_its_time() -> None:
+    copies = CopiedRequests(1.0)
+    for arm in ArmName:
+        copies.add(arm, sample("a", "before all engines of the canary kept any"), 0.0)
+        copies.add(arm, sample("chosen by the user", f"one of {arm}"), SETTLES_SECONDS)
+        copies.add(arm, sample("b", "two", f"by {arm}"), SETTLES_SECONDS)
+    assert list(copies.joined(SETTLES_SECONDS)) == []
+    ((stable, canary),) = copies.joined(2 * SETTLES_SECONDS)
+    assert (stable.answer, canary.answer) == ("by stable", "by canary")
+    assert list(copies.joined(4 * SETTLES_SECONDS)) == []
+
+
+def test_few_copies_are_enough_where_few_requests_are_copied() -> None:
+    copies = CopiedRequests(0.1)
+    copies.add(ArmName.CANARY, sample("first", "what?"), 0.0)
+    for number in range(100):
+        for arm in (ArmName.STABLE, ArmName.CANARY) if number % 10 == 0 else (ArmName.STABLE,):
+            copies.add(arm, sample(str(number), "what?"), SETTLES_SECONDS)
+    assert len(list(copies.joined(2 * SETTLES_SECONDS))) == 10
+    assert copies.lacking == ""

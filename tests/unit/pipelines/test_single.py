@@ -82,21 +82,6 @@ async def test_a_verdict_takes_its_region_back_before_anybody_closes(steps: Step
     assert world.registry.marks["tidegate.outcome"] == "rolled-back"
 
 
-@pytest.mark.parametrize("at", ["deploy@eu-west-1", "canary@us-east-1/50"])
-async def test_a_step_that_is_killed_is_repeated_and_the_delivery_ends_well(
-    steps: Steps, world: World, at: str
-) -> None:
-    if steps.ids.index(at):
-        await steps.until(steps.ids[steps.ids.index(at) - 1])
-    await _stuck(steps, world, at)
-    assert (at, "done") not in told(world)
-    result = await steps.deliver()
-    assert result.ending is Ending.DELIVERED
-    assert told(world).count((at, "started")) == 2
-    assert all(told(world).count((step, "done")) == 1 for step in steps.ids)
-    assert world.stable_versions() == EVERYWHERE
-
-
 async def test_what_a_killed_step_had_written_and_not_kept_is_not_asked_of_the_next(steps: Steps, world: World) -> None:
     step = "canary@eu-west-1/50"
     wanted = step, "verdict"
@@ -116,20 +101,6 @@ async def test_what_a_killed_step_had_written_and_not_kept_is_not_asked_of_the_n
             await steps.take(step)
     await world.clock.sleep(7)
     assert (await steps.deliver()).ending is Ending.DELIVERED
-
-
-async def _stuck(steps: Steps, world: World, at: str) -> None:
-    """As killed by the kernel right after the step began: nothing more is said."""
-
-    class KilledError(BaseException):
-        pass
-
-    def die() -> None:
-        raise KilledError
-
-    world.when(at, "started", die)
-    with pytest.raises(KilledError):
-        await steps.take(at)
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from pipelines.errors import PlanRefused
 from pipelines.plan.gates import gates_in, gates_within
 from pipelines.plan.planner import make_plan
 from pipelines.spec.delivery import Delivery
-from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.spec import parse_spec
 from tidegate.core.units import format_duration
 
 SLOS = """
@@ -125,39 +125,6 @@ def test_what_gates_do_not_read_themselves_is_asked_of_prometheus(where: InStage
         selected = [query.count(each) for each in ('service="', 'region="{{.region}}"', 'version="{{.version}}"')]
         assert selected == [query.count("[")] * 3
         assert "{{.role}}" not in query
-
-
-@pytest.mark.parametrize(
-    ("burn", "said"),
-    [
-        (
-            "{slo: avail}",
-            r"delivery.yaml:\d+: gates.burn_rate.slo: found 'avail', which no SLO is called; expected one of",
-        ),
-        ("{slo: gaps}", "found an SLO on itl; expected one whose events are requests: errors, ttft"),
-        ("{slo: cache}", "found an SLO on kv_cache"),
-        ("{slo: loose}", r"gates.burn_rate.fast.factor: found 14.4; expected less than 10"),
-        ("{objective: 0.999}", "objective: found 0.999; expected a percent such as 20%"),
-        ("{objective: 0.999%}", "objective: found 0.999%; expected at least 50%"),
-        ("{slo: ttft, objective: 99%}", "gates.burn_rate.objective: found one next to `slo`"),
-        ("{slo: ttft, slower: {metric: ttft, than: 1s}}", "gates.burn_rate.slower: found one next to `slo`"),
-        ("{min_events: 10}", "gates.burn_rate.objective: found nothing; expected an objective, or the name of an SLO"),
-    ],
-)
-def test_a_gate_that_no_slo_stands_behind_is_refused_with_its_line(burn: str, said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        a_spec(burn)
-
-
-def test_of_an_objective_that_is_written_as_a_share_nothing_else_is_told() -> None:
-    with pytest.raises(SpecError) as caught:
-        a_spec("{slo: availability}", SLOS.replace("objective: 99.9,", "objective: 0.999,"))
-    assert [problem.path for problem in caught.value.problems] == ["slos[0].objective"]
-
-
-def test_without_slos_the_refusal_says_where_they_go() -> None:
-    with pytest.raises(SpecError, match="expected the name of an SLO at `slos`"):
-        a_spec("{slo: availability}", slos="")
 
 
 def test_a_loose_slo_is_judged_by_factors_that_it_can_reach() -> None:

@@ -14,7 +14,7 @@ from fakes.delivery.world import World, a_spec, a_version
 
 from pipelines.authority.answering import AnswerVerifier, Hearing, Speaker, Tally, refuse_unanswerable
 from pipelines.authority.approvals import FREEZE, RESUME, Question, Rule, lifting, plan_digest, request, resumption
-from pipelines.events.journal import opening_of
+from pipelines.events.payloads import Opening
 from pipelines.model import Ending, Plan
 from pipelines.spec.approvals import NAMES, ProvenBy
 from pipelines.spec.delivery import Delivery
@@ -22,13 +22,13 @@ from pipelines.spec.trust import ApproversSpec
 from pipelines.statements import Person, Proof, Statement
 from registry.model import Event
 from tidegate.core.errors import OutsideError, UsageError
-from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.spec import parse_spec
 from tidegate.testing import FakeClock
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANN, BOB, CY, EVE = "ann of risk", "bob of risk", "cy of sales", "eve of risk"
 PLAN = Plan(name="support-llm", version=a_version("2"), champion=a_version("1"), regions=("eu-west-1",), steps=())
-OPENED = opening_of(PLAN, "delivery.yaml").event(AT, "delivery")
+OPENED = Opening.of_plan(PLAN, "delivery.yaml").event(AT, "delivery")
 
 
 def saying(
@@ -289,21 +289,3 @@ async def test_a_delivery_of_one_whom_its_approval_needs_fails_before_anything_b
     assert (result.ending, result.exit_code) == (Ending.FAILED, 2)
     assert "who are 1 without ann, who asks" in result.reason
     assert world.said("requested") == world.said("waiting") == []
-
-
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
-        ("oidc: [{issuer: 'http://login.example.com', jwks_file: k}]", "expected an https address without user info"),
-        ("oidc: [{issuer: 'https://u:p@login.example.com', jwks_file: k}]", "expected an https address"),
-        ("oidc: [{issuer: 'https://login.example.com'}]", "found nothing; expected exactly one of jwks_file, jwks_url"),
-        (
-            "oidc: [{issuer: 'https://a.example', jwks_file: k}, {issuer: 'https://a.example', jwks_file: k}]",
-            r"oidc\[1\]\.issuer: found https://a\.example, as in oidc\[0\]; expected one entry an issuer",
-        ),
-        ("aliases: {ann: [a], bob: [a]}", "somebody else too"),
-    ],
-)
-def test_a_trust_file_that_cannot_be_is_refused(line: str, complaint: str) -> None:
-    with pytest.raises(SpecError, match=complaint):
-        parse_spec(line, ApproversSpec, file="trust.yaml")

@@ -31,7 +31,7 @@ class Book(MemoryStore):
         for version in NUMBERS:
             tags = {DIGEST: "d" * 64} if version in served else {}
             tags |= Serving(replaced=replaced[version]).tag if version in replaced else {}
-            self.add_version("m", self.begin_files("e", "m", "k", {}).source, tags=tags)
+            self.add_version("m", self.begin_files("e", "m", "k").source, tags=tags)
         self._aliases["m"] = dict(aliases)
         self.moves, self.left = 0, 99
 
@@ -181,6 +181,6 @@ def test_a_number_that_no_version_has_is_said_so(reference: str, error: type[Usa
             return super().version(name, version)
 
     store = Database()
-    store.add_version("m", store.begin_files("e", "m", "k", {}).source, tags={})
+    store.add_version("m", store.begin_files("e", "m", "k").source, tags={})
     with pytest.raises(error):
         MlflowRegistry(store).resolve("m", reference)

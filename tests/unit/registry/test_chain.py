@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from registry.chain import Believed, ChainEntry, Link, Seal, entry_of, examine, heads_of, linked, vanished
+from registry.chain import Believed, ChainEntry, Seal, entry_of, examine, heads_of, linked, vanished
 from registry.model import Event
 from registry.record import entry_tags, read_record
 
@@ -169,10 +169,3 @@ def test_a_request_to_stop_that_came_in_the_moment_of_the_end_is_no_forgery() ->
     assert found([*entries, stop]) == []
     late = linked(event("promote@r1", "approved"), entries[:-1], delivery="1", number=9, writer="ann", seal=None)
     assert found([*entries, late]) == ["inserted: 9 (promote@r1 approved): the delivery was closed without it"]
-
-
-def test_a_link_says_what_it_is() -> None:
-    entry = a_chain([1])[1]
-    assert isinstance(entry.link, Link)
-    assert entry_of(entry.text) == entry
-    assert entry.place == "2 (canary@r1/0 done)"

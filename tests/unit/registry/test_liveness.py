@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 
 from registry.conventions import CARRIER, CHAMPION, HEARTBEAT, MODEL, VERSION
-from registry.deliveries import LIVE_SECONDS, MlflowDeliveries, why_dead
+from registry.deliveries import LIVE_SECONDS, MlflowDeliveries, this_machine, why_dead
 from registry.model import DeliverySummary
-from registry.processes import this_machine
 from registry.record import Carrier
 from tidegate.core.clock import WATCH_SECONDS, Life, Watch
 from tidegate.testing import START, FakeClock, MemoryStore

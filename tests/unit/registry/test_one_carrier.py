@@ -13,7 +13,7 @@ from fakes.delivery.records import slow
 
 from registry.conventions import CARRIER, OWNER_PREFIX
 from registry.deliveries import LIVE_SECONDS, MlflowDeliveries
-from registry.errors import DeliveryLost, DeliveryRuns, StoreUnreachable
+from registry.errors import DeliveryLost, DeliveryRuns
 from registry.ledger import MlflowLedger
 from registry.model import Event, ModelVersion
 from registry.record import Carrier
@@ -101,31 +101,6 @@ async def test_a_claim_of_one_that_died_holds_nobody_up_for_ever() -> None:
     killed.cancel()
     await place.story.time.sleep(2 * LIVE_SECONDS)
     assert len(await place.all_at_once(place.resumes("ci-1", dead.delivery))) == 1
-
-
-async def test_a_rival_that_cannot_withdraw_leaves_the_older_one_to_deliver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both made way before: the older one waited for 30 s, and one that is silent counts as alive for 60 s."""
-    place = Place(3)
-    older, younger = place.deliveries("ci-1"), place.deliveries("ci-2")
-
-    def away(run: str) -> None:
-        raise StoreUnreachable(f"{run}: the store did not answer")
-
-    async def late() -> None:
-        await place.story.time.sleep(0.5)
-        monkeypatch.setattr(place.store, "delete_run", away)
-        with pytest.raises(Refused):
-            await place.story.process(lambda: younger.open_delivery(VERSION, None, spec_digest="s"))
-
-    place.story = slow_story = Interleaving(3, shortest_seconds=0.9, longest_seconds=1.0)
-    place.store = MemoryStore(slow_story.turn)
-    older, younger = place.deliveries("ci-1"), place.deliveries("ci-2")
-    first, _ = await asyncio.gather(
-        place.story.process(lambda: older.open_delivery(VERSION, None, spec_digest="s")), late()
-    )
-    summaries = await place.story.process(lambda: older.deliveries(NAME))
-    assert [(each.id, each.ended is None) for each in summaries if each.ended is None] == [(first.delivery, True)]
-    assert place.story.time.elapsed < timedelta(minutes=2).total_seconds()
 
 
 class Ahead(FakeClock):

@@ -100,10 +100,6 @@ def test_the_story_tells_every_step_and_the_ending() -> None:
     )
 
 
-def test_a_running_delivery_says_so() -> None:
-    assert describe("support-llm 2", []).startswith("**support-llm 2 is being delivered**\n")
-
-
 def test_a_long_story_keeps_its_beginning_and_its_end_within_one_tag() -> None:
     events = delivered() * 20
     story = describe("support-llm 2", events)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.errors import UnfitModel, UnknownAlias, UnknownModel
+from registry.errors import UnfitModel, UnknownModel
 from registry.files import digest_files, whole_digest
 from registry.model import EngineRecord, Serving
 from registry.versions import MlflowRegistry
@@ -43,41 +43,12 @@ def test_a_registered_folder_is_found_by_number_and_alias(registry: MlflowRegist
     assert registry.resolve(name, "1") == registry.resolve(name, "champion") == version
 
 
-def test_versions_count_up(registry: MlflowRegistry, name: str, folder: Path) -> None:
-    registry.register(name, folder, alias="champion")
-    registry.register(name, folder, alias="challenger")
-
-    assert [version.version for version in registry.versions(name)] == ["1", "2"]
-    assert aliases(registry, name) == {"champion": "1", "challenger": "2"}
-
-
-def test_an_unknown_model_is_said_so(registry: MlflowRegistry, name: str) -> None:
-    with pytest.raises(UnknownModel, match="no such model"):
-        registry.resolve(name, "champion")
-
-
 def test_an_unknown_version_is_answered_with_those_there_are(registry: MlflowRegistry, name: str, folder: Path) -> None:
     registry.register(name, folder)
     registry.register(name, folder)
 
     with pytest.raises(UsageError, match=r"/9: no such version; there are 1, 2"):
         registry.resolve(name, "9")
-
-
-def test_an_unknown_alias_is_said_so(registry: MlflowRegistry, name: str, folder: Path) -> None:
-    registry.register(name, folder)
-
-    with pytest.raises(UnknownAlias, match="@champion: no version has this alias"):
-        registry.resolve(name, "champion")
-
-
-def test_promotion_moves_all_three_aliases(registry: MlflowRegistry, name: str, folder: Path) -> None:
-    registry.register(name, folder, alias="champion")
-    version = registry.register(name, folder, alias="challenger")
-
-    registry.promote(version)
-
-    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
 
 
 def test_going_back_version_by_version_ends_at_the_first(registry: MlflowRegistry, name: str, folder: Path) -> None:
@@ -105,17 +76,6 @@ def test_after_a_rollback_the_next_champion_took_over_from_the_one_that_serves(
 
     assert aliases(registry, name) == {"champion": "3", "previous": "1"}
     assert Serving.of(registry.tags(third)).replaced == "1"
-
-
-def test_no_version_is_champion_and_previous_by_hand_either(registry: MlflowRegistry, name: str, folder: Path) -> None:
-    for _ in range(2):
-        registry.promote(registry.register(name, folder))
-
-    with pytest.raises(UsageError, match="version 2 is the champion, and cannot be the version before it too"):
-        registry.set_alias(name, "previous", "2")
-    registry.set_alias(name, "champion", "1")
-
-    assert aliases(registry, name) == {"champion": "1"}
 
 
 def test_a_download_is_the_registered_folder(registry: MlflowRegistry, name: str, folder: Path, tmp_path: Path) -> None:

@@ -66,16 +66,6 @@ def an_engine_without_memory(fleet: PlatformFleet, version: str) -> Engine:
 TestPlatformFleet = fleet_contract(a_platform_fleet, broken=an_engine_without_memory)
 
 
-async def test_users_leave_an_engine_before_it_stops() -> None:
-    fleet = a_platform_fleet()
-    for version in ("1", "2"):
-        await fleet.deploy(an_engine(version))
-    await fleet.shift(25)
-    fleet.platform.log.clear()
-    await fleet.rollback(None)
-    assert fleet.platform.log == ["route 1/None/None 0 0", "stop 2"]
-
-
 async def test_room_is_made_before_an_engine_starts() -> None:
     fleet = a_platform_fleet()
     for version in ("1", "2"):

@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from gates.model import GateOutcome
+from pipelines.events.listeners import DeliveryDisplay
 from pipelines.events.payloads import GitChange, StepFailure, StepProgress, TrafficShift, VerdictPayload, payload_of
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
 from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, facts, headline, key_numbers, shares, stopwatch
@@ -41,7 +42,7 @@ class PlainConsole(Console):
 
 def follow(
     console: Console, clock: Clock, environment: Mapping[str, str] = os.environ, *, plain: bool = False
-) -> LiveProgress | PlainProgress:
+) -> DeliveryDisplay:
     """The display that fits: live on a person's terminal, plain lines in CI, pipes and files, and when `plain`."""
     # Many CI systems offer a terminal and keep every frame of what moves on it.
     live = console.is_terminal and not console.is_dumb_terminal and not (plain or environment.get("CI"))
@@ -54,18 +55,15 @@ QUIET = timedelta(seconds=10)
 """Plain lines repeat a gate that is still running, or a step's count, no more often than this."""
 
 
-class LiveProgress:
+class LiveProgress(DeliveryDisplay):
     """One view that stays in place and moves with the clock, also while no event comes."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         """Nothing is shown before the context is entered."""
-        self.story = DeliveryState()
+        super().__init__()
         self._console = console
         self._clock = clock
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=REFRESHES_PER_SECOND)
-
-    def on_event(self, event: Event) -> None:
-        self.story = self.story.apply(event)
 
     def _render(self) -> RenderableType:
         return screen(self.story, self._clock.now(), rows=self._console.height)
@@ -78,17 +76,18 @@ class LiveProgress:
         self._live.stop()
 
 
-class PlainProgress:
+class PlainProgress(DeliveryDisplay):
     """One line per event that matters, with its time since the delivery started."""
 
     def __init__(self, console: Console) -> None:
         """Lines go to `console`, without colours and without wrapping."""
-        self.story = DeliveryState()
+        super().__init__()
         self._console = console
         self._last: dict[tuple[str, str], tuple[GateOutcome | None, datetime, str]] = {}
 
     def on_event(self, event: Event) -> None:
-        before, self.story = self.story, self.story.apply(event)
+        before = self.story
+        super().on_event(event)
         subject, outcome, text = _told(event, before, self.story)
         if text and self._is_news((event.step, subject), outcome, event.at, text):
             elapsed = stopwatch(self.story.elapsed_seconds(event.at))
@@ -103,12 +102,6 @@ class PlainProgress:
         if news:
             self._last[key] = (outcome, at, text)
         return news
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 def _told(event: Event, before: DeliveryState, story: DeliveryState) -> tuple[str, GateOutcome | None, str]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from gates.model import GateOutcome
-from pipelines.views.status import DeliveryStatus, PastDelivery, StatusReport
+from pipelines.views.status import StatusReport
 from pipelines.views.wording import by_reason, people
+from registry.model import DeliverySummary
 from rollouts.model import CarrierHeartbeat, RegionPhase, RegionState
 from tidegate.core.text import aligned
 from tidegate.core.units import duration
@@ -18,71 +19,55 @@ NOTABLE_SECONDS = 60.0
 
 def status_lines(report: StatusReport, now: datetime) -> Iterator[str]:
     """The delivery, its records, then region after region."""
-    delivery, fleet = report.delivery, report.fleet
-    yield (first := _delivery_line(delivery))
-    for what, who in people(delivery.story).items():
+    yield (first := _delivery_line(report))
+    for what, who in people(report.story).items():
         yield f"{what}: {who}"
-    for step, said in steps_at_work(delivery).items():
+    for step, said in steps_at_work(report).items():
         yield f"{step}: {said}"
-    for each in delivery.story.left:
+    for each in report.story.left:
         yield f"still open: {each}"
-    if delivery.unwritten:
-        yield f"{delivery.unwritten} events are not yet written: MLflow has not taken them"
-    for region in fleet.regions:
+    if report.unwritten:
+        yield f"{report.unwritten} events are not yet written: MLflow has not taken them"
+    for region in report.regions:
         yield from region_lines(region, told=first)
-        if region.region in fleet.carried:
-            yield carrier_line(region.region, fleet.carried[region.region], now)
-    for reason, names in by_reason(fleet.silent).items():
+        if region.region in report.carried:
+            yield carrier_line(region.region, report.carried[region.region], now)
+    for reason, names in by_reason(report.silent).items():
         yield f"{', '.join(names)}: cannot be seen: {reason}"
-    if not fleet.regions and not fleet.silent:
+    if not report.regions and not report.silent:
         yield "no fleet runs here"
-    for region in fleet.regions:
+    for region in report.regions:
         yield from other_version_lines(region, report)
 
 
 def status_data(report: StatusReport) -> dict[str, object]:
     """The same as data for `--output json`."""
-    delivery, fleet = report.delivery, report.fleet
+    story = report.story.model_dump(mode="json", include={"requester", "left"})
     return {
-        "delivery": delivery.last.model_dump(mode="json") if delivery.last else None,
-        "alive": delivery.alive,
-        "requester": delivery.story.requester,
-        "approvals": list(delivery.story.allowed),
-        "steps": steps_at_work(delivery),
-        "left": [each.model_dump(mode="json") for each in delivery.story.left],
-        "unwritten": delivery.unwritten,
-        "unreadable": delivery.unreadable,
-        "process": report.process,
-        "in_production": report.in_production,
-        "mlflow": report.mlflow,
-        "regions": [region.model_dump(mode="json") for region in fleet.regions],
-        "carried": {region: each.model_dump(mode="json") for region, each in fleet.carried.items()},
-        "silent": fleet.silent,
+        "delivery": report.last.model_dump(mode="json") if report.last else None,
+        **story,
+        "approvals": list(report.story.allowed),
+        "steps": steps_at_work(report),
+        **report.model_dump(mode="json", exclude={"last", "story"}),
     }
 
 
-def history_data(found: Sequence[PastDelivery]) -> list[dict[str, object]]:
-    """The deliveries as data for `-o json`."""
-    return [each.summary.model_dump(mode="json") | {"alive": each.alive} for each in found]
-
-
-def history_lines(found: Sequence[PastDelivery]) -> Iterator[str]:
+def history_lines(found: Sequence[tuple[DeliverySummary, bool]]) -> Iterator[str]:
     """A line for each delivery, below the names of the columns."""
     rows = [("DELIVERY", "ENGINE", "STARTED (UTC)", "TOOK", "OUTCOME")]
-    for each in found:
-        past = each.summary
+    for past, alive in found:
         took = duration((past.ended - past.started).total_seconds()) if past.ended else "-"
         at = f"at {past.last_step or 'its start'}"
-        outcome = f"{past.outcome}: {past.reason}" if past.outcome else f"running, {at}" if each.alive else f"died {at}"
+        outcome = f"{past.outcome}: {past.reason}" if past.outcome else f"running, {at}" if alive else f"died {at}"
         # Of an engine that is more than its version its name says both.
         rows.append((past.id, past.engines[0], f"{past.started.astimezone(UTC):%F %H:%M}", took, outcome))
     return aligned(rows) if found else iter(["no delivery yet"])
 
 
-def steps_at_work(delivery: DeliveryStatus) -> dict[str, str]:
+def steps_at_work(report: StatusReport) -> dict[str, str]:
     """What each step that runs, or waits for a person or a freeze, said last; with the gates that cannot see."""
-    at_work = {step.id: [step.message] for step in delivery.story.steps if step.is_at_work and delivery.alive}
-    for gate in delivery.story.gates:
+    at_work = {step.id: [step.message] for step in report.story.steps if step.is_at_work and report.alive}
+    for gate in report.story.gates:
         if gate.step in at_work and gate.latest.outcome is GateOutcome.ERROR:
             at_work[gate.step].append(f"gate {gate.name} cannot see: {gate.latest.reason}")
     return {step: "; ".join(filter(None, said)) for step, said in at_work.items() if any(said)}
@@ -100,16 +85,16 @@ def carrier_line(region: str, carried: CarrierHeartbeat, now: datetime) -> str:
     return f"{told}; a trial there ends by itself " + (f"in {duration(left)}" if left > 0 else "at any moment")
 
 
-def _delivery_line(delivery: DeliveryStatus) -> str:
-    if delivery.unreadable is not None:
-        return f"MLflow cannot be read, so what became of the last delivery is not known: {delivery.unreadable}"
-    if (last := delivery.last) is None:
+def _delivery_line(report: StatusReport) -> str:
+    if report.unreadable is not None:
+        return f"MLflow cannot be read, so what became of the last delivery is not known: {report.unreadable}"
+    if (last := report.last) is None:
         return "no delivery yet"
     head, step = f"delivery {last.id[:8]} of version {last.version}", last.last_step or "its start"
     if last.outcome:
         return f"{head}: {last.outcome}: {last.reason}"
     process = f"process {last.pid} on {last.host}"
-    if delivery.alive:
+    if report.alive:
         return f"{head}: at {step}, {'carried step by step' if last.patience_seconds else process}"
     heard = f"{process} was last heard of at {last.heartbeat:%F %T} UTC"
     gone = "nobody carries it" if last.patience_seconds else heard
@@ -137,8 +122,8 @@ def region_lines(region: RegionState, *, told: str = "") -> Iterator[str]:
 
 def other_version_lines(region: RegionState, report: StatusReport) -> Iterator[str]:
     """That its users are not on what the registry says, or that somebody else asks for something, and who."""
-    champion, delivery, foreign = report.in_production, report.delivery, region.foreign_change
-    expected = {champion, delivery.last.version if delivery.last and delivery.alive else champion}
+    champion, foreign = report.in_production, region.foreign_change
+    expected = {champion, report.last.version if report.last and report.alive else champion}
     who = foreign.reason if foreign and foreign.version not in expected else ""
     if champion and region.stable and region.stable.version not in expected:
         told = f"users are on version {region.stable.version}, and the registry says version {champion}"

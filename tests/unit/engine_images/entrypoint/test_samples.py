@@ -228,7 +228,7 @@ async def test_a_request_and_its_copy_are_drawn_alike(tmp_path: Path) -> None:
     ("changes", "kept"),
     [
         ({"path": "/v1/embeddings"}, 0),
-        ({"status": 500}, 0),
+        ({"status": 500}, 1),
         ({"name": b""}, 0),
         ({"asked": {**ASKED, "n": 2}}, 0),
         ({"asked": {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}}, 0),
@@ -237,17 +237,28 @@ async def test_a_request_and_its_copy_are_drawn_alike(tmp_path: Path) -> None:
         ({"asked": {"prompt": "a"}, "path": "/v1/completions", "parts": [event({"text": "b"})]}, 1),
     ],
 )
-async def test_only_whole_texts_of_two_interfaces_are_kept(engine: Engine, changes: dict[str, Any], kept: int) -> None:
+async def test_only_texts_of_two_interfaces_are_kept(engine: Engine, changes: dict[str, Any], kept: int) -> None:
     engine.asked()
     await engine.answer(**changes)
     assert engine.samples.status()["held"] == kept
 
 
-async def test_a_user_who_left_and_a_stream_that_was_cut_are_marked(engine: Engine) -> None:
+async def test_a_user_who_left_a_stream_that_was_cut_and_a_failure_are_marked(engine: Engine) -> None:
     engine.asked()
     await engine.answer(leaves=True)
     await engine.answer(parts=streamed(PARTS, done=False))
-    assert [found["whole"] for found in await engine.taken()] == [False, False]
+    await engine.answer(status=500, parts=[b"out of memory"])
+    found = await engine.taken()
+    assert [each["whole"] for each in found] == [False, False, False]
+    assert (found[-1]["prompt"], found[-1]["answer"]) == ("who is [email]?", "")
+
+
+async def test_the_tokens_of_an_answer_are_the_engines_count_or_the_parts_of_its_stream(engine: Engine) -> None:
+    engine.asked()
+    usage = b'data: {"choices": [], "usage": {"completion_tokens": 5}}'
+    await engine.answer()
+    await engine.answer(parts=[*streamed(PARTS, done=False), usage, b"\n\ndata: [DONE]\n\n"])
+    assert [each["tokens"] for each in await engine.taken()] == [3, 5]
 
 
 def test_a_buffer_is_bounded_by_size_and_by_age() -> None:

@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.spec.yaml_fields import FieldFile, with_values
+from pipelines.plan.git_changes import WantedFile, changes_to
+from pipelines.spec.yaml_fields import FieldFile
 from tidegate.core.spec import SpecError
 
 pytestmark = pytest.mark.long
@@ -74,18 +75,19 @@ def test_only_the_value_changes(field: str, value: str, before: str, after: str)
 
 def test_the_document_is_chosen_by_kind_and_name() -> None:
     field = "/spec/template/spec/containers/0/image"
-    changed = with_values(OBJECTS, {field: "b@sha256:bbb"}, file="a.yaml", within="Rollout/llm")
+    changed = FieldFile(OBJECTS, "a.yaml").replaced(field, "b@sha256:bbb", within="Rollout/llm")
     assert changed == OBJECTS.replace("registry.example/llm@sha256:aaa", '"b@sha256:bbb"')
 
 
 def test_line_ends_and_a_byte_order_mark_stay() -> None:
     text = "\ufeff" + VALUES.replace("\n", "\r\n")
-    changed = with_values(text, {"/image/digest": "sha256:bbb"}, file="values.yaml")
+    changed = FieldFile(text, "values.yaml").replaced("/image/digest", "sha256:bbb")
     assert changed == text.replace('"sha256:aaa"', '"sha256:bbb"')
 
 
 def test_what_is_said_already_is_left_as_it_is_written() -> None:
-    assert with_values(VALUES, {"/labels/odd": "yes", "/version": "6"}, file="values.yaml") == VALUES
+    wanted = WantedFile(path="values.yaml", fields={"/labels/odd": "yes", "/version": "6"})
+    assert changes_to([wanted], {"values.yaml": VALUES}).files == {}
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,18 @@ class TestWaysBack:
         assert versions(await region.fleet.rollback("1")) == ("1", None, None)
 
 
+async def that_gives_engines_away(**options: float) -> ClusterRegion:
+    """Half of all users are on version 2, in a Rollout whose strategy somebody gave a `dynamicStableScale`."""
+    region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=4, previous=None), **options)
+    await on_trial(region)
+    kept = ("abortScaleDownDelaySeconds", "minPodsPerReplicaSet", "scaleDownDelaySeconds")
+    canary = {**dict.fromkeys(kept), "dynamicStableScale": True}
+    region.edit_rollout(lambda rollout: rollout["spec"]["strategy"]["canary"].update(canary))
+    await region.fleet.shift(50)
+    await region.time.sleep(60)
+    return region
+
+
 class TestAControllerThatIsSilent:
     """Users are on the stable at once whether it lives or not, and nobody says that a dead one did anything."""
 
@@ -282,11 +294,7 @@ class TestAControllerThatIsSilent:
 
     async def test_a_stable_that_gave_its_engines_away_gets_no_more_users_than_it_can_bear(self) -> None:
         """argo-rollouts#3372: its weight grows as its engines come, and without a controller none come."""
-        spec = a_fleet("eu-west-1", replicas=4, canary={"dynamic_stable": True}, previous=None)
-        region = ClusterRegion(spec=spec)
-        await on_trial(region)
-        await region.fleet.shift(50)
-        await region.time.sleep(60)
+        region = await that_gives_engines_away()
         assert len(pods_of(region, "1")) == 2
         region.simulation.controller_down = True
         with pytest.raises(FleetError, match="50 % of users stay on version 2") as caught:
@@ -310,14 +318,10 @@ class TestAControllerThatIsSilent:
         state = await region.fleet.rollback("1")
         assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
 
-    @pytest.mark.parametrize("keeps", [{}, {"abortScaleDownDelaySeconds": 300}], ids=["rendered", "kept after aborts"])
+    @pytest.mark.parametrize("keeps", [{}, {"abortScaleDownDelaySeconds": 300}], ids=["plain", "kept after aborts"])
     async def test_an_abort_of_the_region_itself_whose_stable_gave_its_engines_away(self, keeps: Json) -> None:
         """argo-rollouts#4898: `RolloutAborted` in both cases; only the route says where users are."""
-        spec = a_fleet("eu-west-1", replicas=4, canary={"dynamic_stable": True}, previous=None)
-        region = ClusterRegion(spec=spec, users_per_second=20)
-        await on_trial(region)
-        await region.fleet.shift(50)
-        await region.time.sleep(60)
+        region = await that_gives_engines_away(users_per_second=20)
         region.edit_rollout(lambda rollout: rollout["spec"]["strategy"]["canary"].update(keeps))
         begun = region.time.elapsed
         region.abort("the budget burns")

@@ -122,8 +122,8 @@ def bring_nodes(region: ClusterRegion, number: int, *, cpu: str) -> None:
 
 async def test_a_region_without_room_is_left_as_it_is() -> None:
     region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=2))
-    bring_nodes(region, 3, cpu="8")
     await region.fleet.deploy(an_image("1"))
+    bring_nodes(region, 1, cpu="8")
     before = region.rollout
     with pytest.raises(Refused, match="needs 2 engines besides those that serve, and there is room for 1"):
         await region.fleet.deploy(an_image("2"))
@@ -132,7 +132,7 @@ async def test_a_region_without_room_is_left_as_it_is() -> None:
 
 async def test_a_region_with_room_takes_it() -> None:
     region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=2))
-    bring_nodes(region, 4, cpu="8")
+    bring_nodes(region, 2, cpu="8")
     await region.fleet.deploy(an_image("1"))
     assert versions(await region.fleet.deploy(an_image("2"))) == ("1", "2", None)
 

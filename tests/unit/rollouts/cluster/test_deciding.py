@@ -15,7 +15,6 @@ from rollouts.errors import (
     EngineDidNotStart,
     FleetError,
     Forbidden,
-    Gone,
     Invalid,
     NotFound,
     NotPossible,
@@ -173,7 +172,6 @@ class TestPatience:
         [
             Unreachable("away"),
             Conflict("somebody was faster", status=409),
-            Gone("too old", status=410),
             TooManyRequests("busy", status=429),
             ApiError("no leader", status=503),
             Unauthorized("expired", status=401),

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.kube.resources import ROLLOUTS, SERVICES, resource_of
 from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
-from rollouts.manifests.routers import ROUTERS, RouteKind
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
@@ -140,52 +139,15 @@ def test_no_write_of_ours_takes_users_from_ready_pods(story: Story) -> None:
     assert endpoints.taken_over == []
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A region whose stable serves, and whose canary's Service selects nobody."""
-
-    region: ClusterRegion
-    routes: RouteKind
-    endpoints: Endpoints
-
-    def write(self, percent: int, *, manager: str = "tidegate") -> None:
-        """That many of the users to the canary, no matter which is there."""
-        route = self.routes.weighted(self.region.route, percent)
-        self.region.cluster.patch(self.routes.resource, NAME, {"spec": route["spec"]}, manager=manager)
-
-    def select(self, service: str, version: str) -> None:
-        """Somebody else lets the Service select pods of that name."""
-        selector: Json = {"spec": {"selector": {"somebody": version or None}}}
-        self.region.cluster.patch(SERVICES, service, selector, manager="kubectl-edit")
-
-
-@pytest.fixture(params=TrafficRouter, ids=str)
-async def broken(request: pytest.FixtureRequest) -> Broken:
-    region = ClusterRegion(spec=a_fleet(REGION, traffic=request.param))
+@pytest.mark.parametrize("traffic", TrafficRouter)
+async def test_a_write_that_sends_users_where_no_pod_is_ready_is_seen(traffic: TrafficRouter) -> None:
+    region = ClusterRegion(spec=a_fleet(REGION, traffic=traffic))
     await region.fleet.deploy(an_image("1"))
-    routes = ROUTERS[request.param](f"{NAME}-stable", f"{NAME}-canary")
-    broken = Broken(region, routes, Endpoints(region.cluster))
-    broken.select(canary_service(NAME), "nobody")
-    assert (broken.endpoints.of(canary_service(NAME)), broken.endpoints.of(stable_service(NAME)) > 0) == (0, True)
-    return broken
-
-
-async def test_a_write_that_sends_users_where_no_pod_is_ready_is_seen(broken: Broken) -> None:
-    broken.write(50)
-    assert broken.endpoints.misled == [f"{NAME}: 0 % -> 50 % to {canary_service(NAME)}"]
-    broken.write(60)
-    assert broken.endpoints.misled[1:] == [f"{NAME}: 50 % -> 60 % to {canary_service(NAME)}"]
-
-
-async def test_a_route_that_is_deleted_takes_the_way_to_ready_pods(broken: Broken) -> None:
-    broken.region.cluster.delete(broken.routes.resource, NAME)
-    assert broken.endpoints.misled == [f"{NAME}: gone, and with it the way to {stable_service(NAME)}"]
-
-
-async def test_users_may_leave_for_ready_pods_and_others_may_write_what_they_like(broken: Broken) -> None:
-    broken.write(50, manager="argo-rollouts")
-    broken.write(20)
-    broken.write(0)
-    broken.select(canary_service(NAME), "")
-    broken.write(50)
-    assert broken.endpoints.misled == []
+    endpoints, canary = Endpoints(region.cluster), canary_service(NAME)
+    region.cluster.patch(SERVICES, canary, {"spec": {"selector": {"somebody": "nobody"}}}, manager="kubectl-edit")
+    for percent, manager in ((20, "argo-rollouts"), (0, "tidegate"), (50, "tidegate"), (60, "tidegate")):
+        route = region.routes.weighted(region.route, percent)
+        region.cluster.patch(region.routes.resource, NAME, {"spec": route["spec"]}, manager=manager)
+    told = [f"{NAME}: 0 % -> 50 % to {canary}", f"{NAME}: 50 % -> 60 % to {canary}"]
+    region.cluster.delete(region.routes.resource, NAME)
+    assert endpoints.misled == [*told, f"{NAME}: gone, and with it the way to {stable_service(NAME)}"]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from fakes.clusters.region import NAME, ClusterRegion, an_image
-from fakes.kube.refusal import Refusal, conflict, expired
+from fakes.kube.refusal import Refusal, conflict
 from fakes.kube.requests import WRITES, Call, Effect, Fault, LoseAnswer, LoseRequest, Meanwhile, Refuse
 
 from rollouts.argo.model import revision_of
@@ -86,7 +86,6 @@ def interfere(region: ClusterRegion) -> Callable[[Call], None]:
     [
         pytest.param(("update", "patch"), CONFLICT, id="a conflict on every write"),
         pytest.param((), BUSY, id="429 with Retry-After on every request"),
-        pytest.param(("list",), Refuse(expired("too old resource version")), id="410 on every list"),
         pytest.param((), LoseRequest(), id="no connection for every request"),
         pytest.param((), LoseAnswer(), id="no answer to any request that was done"),
     ],
@@ -101,12 +100,6 @@ async def test_each_request_fails_once_in_every_operation(
         region.api.faults.once_each(Fault(effect, verbs=verbs))
         assert told(await operation(region.fleet)) == state, what
     assert done_in(region) == done_in(well)
-
-
-async def test_no_operation_depends_on_a_watch(calm: tuple[list[Seen], ClusterRegion]) -> None:
-    """What was cut, expired or missed cannot leave an operation waiting: each looks again."""
-    _, well = calm
-    assert "watch" not in {call.verb for call in well.api.calls}
 
 
 @pytest.mark.long
@@ -178,16 +171,6 @@ async def test_a_region_that_stays_away_is_given_up_and_goes_on_serving() -> Non
     assert 600 <= region.time.elapsed < 700
     region.api.come_back()
     assert versions(await region.fleet.observe()) == ("1", None, None)
-
-
-async def test_what_will_not_pass_is_told_at_once() -> None:
-    region = ClusterRegion()
-    await region.fleet.deploy(an_image("1"))
-    region.api.access.allow_only()
-    begun = region.time.elapsed
-    with pytest.raises(FleetError, match="is forbidden"):
-        await region.fleet.deploy(an_image("2"))
-    assert region.time.elapsed - begun < 5
 
 
 async def test_a_delivery_that_died_at_any_write_goes_on_from_another_machine(

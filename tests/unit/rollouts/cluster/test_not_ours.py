@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from fakes.clusters.region import NAME, NAMESPACE, PODS_OF_OTHERS, ClusterRegion, Endpoints, a_fleet, an_image, moved_in
 from fakes.kube.refusal import Refusal
-from fakes.kube.requests import WRITES, Fault, LoseAnswer, Meanwhile
+from fakes.kube.requests import WRITES, Fault, LoseAnswer, Meanwhile, Refuse
 
 from rollouts.cluster.fleet import ArgoFleet
-from rollouts.errors import FleetError, Forbidden, NotOurs
+from rollouts.errors import FleetError, Forbidden, NotOurs, Unfit
 from rollouts.kube.resources import HTTP_ROUTES, POD_DISRUPTION_BUDGETS, ROLLOUTS, SERVICES, resource_of
 from rollouts.manifests.conventions import stable_service
 from rollouts.model import RegionPhase, RegionState
@@ -64,11 +64,17 @@ class TestAReleaseOfHelmThatServes:
         await occupied.time.sleep(60)
         assert (endpoints.of(STABLE), endpoints.lost) == (PODS_OF_OTHERS, [])
 
-    async def test_all_of_its_objects_are_told(self, occupied: ClusterRegion) -> None:
-        found = await occupied.fleet.foreign_objects()
-        assert sorted(f"{each.kind} {each.name}" for each in found) == [
-            f"HTTPRoute {NAME}", f"Rollout {NAME}", f"Service {NAME}-canary", f"Service {STABLE}",
-        ]  # fmt: skip
+
+async def test_what_the_api_server_does_not_take_is_told_before_anything_is_written() -> None:
+    region = ClusterRegion()
+    place, client, image = region.place(60.0), region.client(), an_image("1")
+    fleet = ArgoFleet(place, cluster=client, clock=region.time, render=region.render, tried=image)
+    assert await fleet.foreign_objects() == ()
+    unknown = Refusal(400, "BadRequest", 'strict decoding error: unknown field "spec.template.spec.imagePulPolicy"')
+    region.api.faults.add(Fault(Refuse(unknown), verbs=("patch",), plural="rollouts"))
+    with pytest.raises(Unfit, match=r"PATCH rollouts/support-llm: .*imagePulPolicy"):
+        await fleet.foreign_objects()
+    assert region.cluster.list(SERVICES) == region.cluster.list(ROLLOUTS) == []
 
 
 def everything() -> list[Json]:

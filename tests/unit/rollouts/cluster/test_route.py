@@ -24,6 +24,7 @@ from rollouts.kube.resources import (
     DEPLOYMENTS,
     HTTP_ROUTES,
     INFERENCE_POOLS,
+    PODS,
     SERVICES,
 )
 from rollouts.manifests.conventions import ROUTE_NOTES
@@ -31,6 +32,7 @@ from rollouts.manifests.theirs_spec import RouteReference
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
+from tidegate.core.process import notes_to
 from tidegate.testing import versions
 
 NAME, NAMESPACE = "support-llm", "support"
@@ -148,6 +150,25 @@ async def test_what_a_gateway_refuses_is_taken_back_and_refused_before_the_first
         await region.open().deploy(TWO)
 
 
+@pytest.mark.parametrize(
+    ("pools", "controller", "told"),
+    [
+        (True, "volcano.sh/kthena-router", "gateway gate (volcano.sh/kthena-router): before kthena#1471"),
+        (False, "volcano.sh/kthena-router", ""),
+        (True, "istio.io/gateway-controller", ""),
+    ],
+)
+async def test_a_gateway_that_takes_pools_and_is_known_not_to_heed_weights_is_told(
+    pools: bool, controller: str, told: str
+) -> None:
+    region, lines = RouteRegion(pools=pools), list[str]()
+    region.controller = controller
+    await region.time.sleep(10)
+    with notes_to(lines.append):
+        assert await region.fleet.foreign_objects() == ()
+    assert bool(told) == bool(lines) and all(told in line for line in lines)
+
+
 async def test_what_does_not_start_is_put_back_and_no_user_met_it() -> None:
     region = await up()
     before = region.cluster.get(DEPLOYMENTS, "llm-green")["spec"]
@@ -214,6 +235,61 @@ async def test_the_guard_takes_back_what_nobody_carries(region: RouteRegion) -> 
     with pytest.raises(NotTheCarrier, match="taken back by the region's guard"):
         await region.fleet.shift(50)
     assert (await region.open().deploy(TWO)).taken_away == ""
+
+
+async def test_the_guard_scales_down_what_has_had_no_users_for_as_long_as_the_spec_keeps_it(
+    region: RouteRegion,
+) -> None:
+    region.place = region.place.model_copy(update={"keep_seconds": 3600.0})
+    fleet, told = region.open(), list[str]()
+    guard = Guard(region.place, client_of(region.api), region.time, told.append)
+
+    async def looks(minutes: int) -> int:
+        for _ in range(minutes):
+            await guard.once()
+            await region.time.sleep(60)
+        return int(region.cluster.get(DEPLOYMENTS, "llm-blue")["spec"]["replicas"])
+
+    await fleet.deploy(TWO)
+    await fleet.promote()
+    assert await looks(90) == 2, "somebody carries the delivery still"
+    await fleet.leave()
+    region.endpoints("llm-green", 0)
+    for pod in region.cluster.list(PODS, labels="app=llm-green"):
+        region.cluster.delete(PODS, pod["metadata"]["name"])
+    assert await looks(2) == 2, "nothing else serves"
+    assert (await fleet.rollback("1")).stable == (await region.open().observe()).stable
+    await fleet.leave()
+    assert (await looks(50), told) == (2, ["guarded"])
+    region.cluster.edit(DEPLOYMENTS, "llm-green", lambda found: found["spec"].update(replicas=3))
+    assert await looks(20) == 2
+    assert told[1:] == ["eu-west-1: green, which has no users, was scaled down"]
+    assert region.cluster.get(DEPLOYMENTS, "llm-green")["spec"]["replicas"] == 0
+    state = await region.open().observe()
+    assert (state.phase, versions(state)) == (RegionPhase.STEADY, ("1", None, None))
+    with pytest.raises(NotPossible, match="version 2 is not warm here"):
+        await region.open().rollback("2")
+    assert versions(await region.open().deploy(THREE)) == ("1", "3", None)
+    assert region.cluster.get(DEPLOYMENTS, "llm-green")["spec"]["replicas"] == 2, "as many as serve"
+
+
+async def test_engines_that_others_start_are_left_as_they_are() -> None:
+    region = await up(workloads=False)
+    region.place = region.place.model_copy(update={"keep_seconds": 60.0})
+    region.endpoints("llm-green", 1)
+    fleet = region.open()
+    await fleet.deploy(TWO)
+    await fleet.promote()
+    await fleet.leave()
+    await region.time.sleep(600)
+    written = len(region.written)
+    await Guard(region.place, client_of(region.api), region.time).check()
+    assert (len(region.written), (await region.open().observe()).warm) == (written, ("1",))
+    region.endpoints("llm-blue", 0)
+    with pytest.raises(NotPossible, match="version 1 is down"):
+        await region.open().rollback("1")
+    with pytest.raises(NotPossible, match="no backend serves version 1"):
+        await region.open().restart("1")
 
 
 async def test_a_process_that_died_is_succeeded_where_it_was(region: RouteRegion) -> None:

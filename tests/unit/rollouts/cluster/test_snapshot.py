@@ -136,14 +136,3 @@ def test_a_region_is_told_in_the_words_of_every_fleet(
 def test_weight_and_copies_are_those_of_a_trial_only() -> None:
     assert region_state(seen(*TWO, stable="a", current="b")).weight == 25
     assert region_state(seen(*TWO, stable="b", current="b")).weight == 0
-
-
-def test_a_canary_that_was_taken_back_is_not_ready_and_says_why() -> None:
-    look = seen(*TWO, stable="a", current="b", abort=True, abortedAt="2026-01-01T00:00:00Z", phase="Degraded")
-    canary = region_state(look).canary
-    assert canary
-    assert not canary.ready
-    assert (
-        canary.problem
-        == "version 2 was aborted in the region itself, and 25 % of users are on it still: somebody aborted it"
-    )

@@ -55,13 +55,6 @@ def istio() -> Region:
     return Region(fleet(traffic="istio"))
 
 
-def large() -> Region:
-    """All sixteen GPUs are taken by version 7."""
-    region = Region(fleet(replicas=16))
-    quota(region, "64")
-    return region
-
-
 def deployed(region: Region, seconds: float) -> None:
     region.deploy("8")
     region.wait(seconds)
@@ -153,9 +146,7 @@ CONTROLLERS = [
     Row(
         "controller-absent",
         "no pod labelled",
-        lambda region: region.cluster.patch(
-            DEPLOYMENTS, "argo-rollouts", {"spec": {"replicas": 0}}, namespace=CONTROLLER
-        ),
+        lambda region: region.cluster.delete(PODS, "argo-rollouts-1", namespace=CONTROLLER),
     ),
     Row("controller-absent", 'level=fatal msg="failed to download plugin"', crashing),
     Row("controller-absent no-progress", "no Argo Rollouts controller runs in", nowhere_with_a_change_unseen),
@@ -182,13 +173,6 @@ def undecided(region: Region) -> None:
     region.at_last.append(lambda: region.cluster.patch(ROLLOUTS, NAME, paused, subresource="status"))
 
 
-def dynamic(**fields: int) -> Break:
-    """The stable is scaled down as the weight rises."""
-    canary: Json = dict.fromkeys(("abortScaleDownDelaySeconds", "minPodsPerReplicaSet", "scaleDownDelaySeconds"))
-    strategy = {"spec": {"strategy": {"canary": {**canary, **fields, "dynamicStableScale": True}}}}
-    return lambda region: region.cluster.patch(ROLLOUTS, NAME, strategy)
-
-
 def applied_by_argo_cd(region: Region) -> None:
     template = region.cluster.get(ROLLOUTS, NAME)["spec"]["template"]
     labels = {**template["metadata"]["labels"], VERSION: "7"}
@@ -207,16 +191,23 @@ def down(region: Region) -> None:
     region.wait(120)
 
 
+def dynamic(**fields: int) -> Break:
+    """The stable is scaled down as the weight rises."""
+    canary: Json = dict.fromkeys(("abortScaleDownDelaySeconds", "minPodsPerReplicaSet", "scaleDownDelaySeconds"))
+    strategy = {"spec": {"strategy": {"canary": {**canary, **fields, "dynamicStableScale": True}}}}
+    return lambda region: region.cluster.patch(ROLLOUTS, NAME, strategy)
+
+
 OF_THE_ROLLOUT = [
     Row("nothing-deployed", f"there is no Rollout {NAME} in namespace llm", lambda _: None, empty),
     Row("nothing-serves pod-crashes", "has no available pod", down),
     Row("rollout-invalid", "MaxSurge can not be zero", lambda region: region.refused("MaxSurge\ncan not be zero")),
     Row("rollout-aborted", "Rollout aborted update to revision 2", aborted, canary),
+    Row("abort-cannot-finish", "abortScaleDownDelaySeconds: 300", dynamic(abortScaleDownDelaySeconds=300)),
+    Row("abort-cannot-finish", "minPodsPerReplicaSet: 2", dynamic(minPodsPerReplicaSet=2)),
     Row("no-progress", "has said ProgressDeadlineExceeded", never_ready),
     Row("paused", "step 3/8", lambda region: region.wait(4 * 86400), canary),
     Row("paused", "InconclusiveAnalysisRun", undecided, canary),
-    Row("abort-cannot-finish", "abortScaleDownDelaySeconds: 300", dynamic(abortScaleDownDelaySeconds=300)),
-    Row("abort-cannot-finish", "minPodsPerReplicaSet: 2", dynamic(minPodsPerReplicaSet=2)),
     Row("reverted-by", "asks for version 7", applied_by_argo_cd, trial),
 ]
 
@@ -235,7 +226,7 @@ def selector(service: str, **labels: str | None) -> Break:
 def pods_of_another_workload(region: Region) -> None:
     labels = region.cluster.list(PODS, labels=f"{VERSION}=7")[0]["metadata"]["labels"]
     metadata = {"name": "litellm", "namespace": "llm", "labels": {**labels, HASH: "other"}}
-    region.bring({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}})
+    region.cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}})
     selector(STABLE, hash=None)(region)
 
 
@@ -273,8 +264,8 @@ TRAFFIC = [
     Row("service-wrong-pods", "also selected: litellm", pods_of_another_workload),
     Row("service-wrong-pods", "select the same pods while two versions run", both_of_one_version, canary),
     Row("route-missing", f"there is no HTTPRoute {NAME} in namespace llm", deleted(HTTP_ROUTES, NAME)),
-    Row("route-without-service", "preview", lambda region: rule(region, backendRefs=[TO_STABLE, PREVIEW])),
-    Row("route-without-service", "its backends: elsewhere", other_hosts, istio),
+    Row("route-missing", "preview", lambda region: rule(region, backendRefs=[TO_STABLE, PREVIEW])),
+    Row("route-missing", "its backends: elsewhere", other_hosts, istio),
     Row("route-not-accepted", "NotAllowedByListeners", not_accepted),
     Row(
         "weight-differs",
@@ -296,6 +287,12 @@ def refused_by_the_api_server(region: Region) -> None:
 
     region.cluster.admission.append(refuse)
     deployed(region, 60)
+
+
+def without_a_node(region: Region) -> None:
+    deployed(region, 60)
+    region.without_a_node("8")
+    region.wait(900)
 
 
 def without_image(region: Region) -> None:
@@ -332,7 +329,7 @@ def guard_not_ready(**state: Any) -> Break:
 OF_PODS = [
     Row("pods-refused", f"quota gpus has 1 requests.{GPU} left", lambda region: quota(region, "3")),
     Row("pods-refused", "no PriorityClass", refused_by_the_api_server),
-    Row("pods-unschedulable", f"Insufficient {GPU}", lambda region: deployed(region, 900), large),
+    Row("pods-unschedulable", f"Insufficient {GPU}", without_a_node),
     Row("image-not-pulled", "ImagePullBackOff", without_image),
     Row("pod-crashes", "3 restarts, last end: OOMKilled, exit code 137", out_of_memory),
     Row("guard-absent", f"there is no Deployment {guard(NAME)}", deleted(DEPLOYMENTS, guard(NAME))),
@@ -365,8 +362,8 @@ EVIDENCE = [
     Row("prometheus-away", "p did not answer", answer("bad", PrometheusUnreachable("p did not answer"))),
     Row("prometheus-credential", "TOKEN is not set", answer("bad", CredentialMissing("TOKEN is not set"))),
     Row("prometheus-credential", "no org id", answer("bad", PrometheusDenied("401", detail="no org\nid"))),
-    Row("query-refused", "parse error", answer("bad", PrometheusRefused("1:5: parse error"))),
-    Row("metric-unknown", "gate errors asks for bad_total, of which there is no series", unknown),
+    Row("query-never-answered", "parse error", answer("bad", PrometheusRefused("1:5: parse error"))),
+    Row("query-never-answered", "gate errors asks for bad_total, of which there is no series", unknown),
     Row("query-without-samples", "the answer is NaN", answer("sum(bad", (float("nan"),))),
     Row("scrape-interval-differs", "is 5s: a look of 15s has 1.0 scrapes of each", answer("changes(", (15.0,))),
 ]

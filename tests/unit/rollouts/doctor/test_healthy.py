@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fakes.clusters.doctor_region import CONTROLLER, GPU, NAME, Region, fleet, trial
+from fakes.clusters.doctor_region import CONTROLLER, NAME, Region, fleet, trial
 
 from rollouts.doctor.model import EvidenceQuery, Severity
-from rollouts.kube.resources import ADMISSION_POLICIES, DEPLOYMENTS, HTTP_ROUTES, RESOURCE_QUOTAS, ROLLOUTS
+from rollouts.kube.resources import ADMISSION_POLICIES, DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS
 from tidegate.core.adapters.prometheus import PrometheusRefused
 from tidegate.core.model import Json
 
@@ -59,7 +59,7 @@ def engines_that_have_loaded_for_twenty_minutes() -> Region:
 @quiet
 def a_rollout_that_somebody_paused() -> Region:
     region = Region()
-    region.rollout(lambda it: it["spec"].update(paused=True))
+    region.edit(ROLLOUTS, NAME, lambda it: it["spec"].update(paused=True))
     region.wait(3 * 86400)
     return region
 
@@ -83,9 +83,10 @@ def a_change_that_the_controller_has_not_seen_for_a_second() -> Region:
 
 @quiet
 def a_node_that_is_being_bought() -> Region:
-    region = Region(fleet(replicas=16))
-    region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": "64"}}})
+    region = Region()
     region.deploy("8")
+    region.wait(60)
+    region.without_a_node("8")
     region.wait(300)
     return region
 

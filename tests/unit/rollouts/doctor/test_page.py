@@ -18,10 +18,6 @@ def test_the_page_has_every_check_and_nothing_else() -> None:
     assert [line.split("`")[1] for line in told[len(rows) :]] == ["git"]
 
 
-def test_findings_of_one_code_are_of_one_check() -> None:
-    assert len({check.code for check in CHECKS}) == len(CHECKS)
-
-
 def test_pages_name_codes_that_exist() -> None:
     codes = {check.code for check in CHECKS} | {"git"}
     named = {

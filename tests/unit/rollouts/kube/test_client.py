@@ -56,8 +56,7 @@ READS: dict[str, Act] = {
     "list": lambda client: client.list(CONFIG_MAPS),
     "allowed": lambda client: client.allowed(AccessReview(verb="get", resource=PODS)),
     "text": lambda client: client.text("/version"),
-    "dry run": lambda client: client.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}}, dry_run=True),
-    "dry apply": lambda client: client.apply(note("a", x="2"), force=True, dry_run=True),
+    "dry run": lambda client: client.apply(note("a", x="2"), force=True, dry_run=True),
 }
 WRITES: dict[str, Act] = {
     "create": lambda client: client.create(CONFIG_MAPS, note("b")),

@@ -57,9 +57,7 @@ CALLS: dict[str, Act] = {
     f"GET {RBAC}/roles/system:x%2Fy": lambda client: client.get(ROLES, "system:x/y"),
     "GET /api/v1/pods": lambda client: client.list(PODS, namespace=EVERYWHERE),
     "GET /api/v1/nodes": lambda client: client.list(NODES, namespace="x"),
-    f"GET {LLM}/pods?labelSelector=a%3Db&fieldSelector=x%3Dc": lambda client: client.list(
-        PODS, labels="a=b", fields="x=c"
-    ),
+    f"GET {LLM}/pods?labelSelector=a%3Db": lambda client: client.list(PODS, labels="a=b"),
     f"GET {LLM}/pods/a/log?tailLines=5": lambda client: client.text(f"{LLM}/pods/a/log?tailLines=5"),
     f"POST {ARGO}{STRICT} {JSON}": lambda client: client.create(ROLLOUTS, ROLLOUT),
     f"POST {ARGO.replace('llm', 'other')}{STRICT} {JSON}": lambda client: client.create(ROLLOUTS, OTHER),

@@ -37,20 +37,6 @@ def test_the_host_watches_the_lock_that_a_delivery_holds(tmp_path: Path) -> None
     assert StateFolder(tmp_path).lock == tmp_path / LOCK
 
 
-def test_a_file_that_is_replaced_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "host.json"
-    replace_json(path, {"pid": 1})
-    with path.open() as reader:
-        replace_json(path, {"pid": 2})
-        assert json.load(reader) == {"pid": 1}
-    assert json.loads(path.read_text()) == {"pid": 2}
-
-
-def test_replacing_leaves_no_other_file_behind(tmp_path: Path) -> None:
-    replace_json(tmp_path / "host.json", {"pid": 1})
-    assert [path.name for path in tmp_path.iterdir()] == ["host.json"]
-
-
 def test_what_cannot_be_written_leaves_the_old_file_whole(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     replace_json(path, {"pid": 1})
@@ -114,21 +100,13 @@ async def test_silence_counts_from_the_last_sign_of_life() -> None:
     assert heartbeat.last.heard is not None and (clock.now() - heartbeat.last.heard).total_seconds() == 901
 
 
-async def test_who_comes_back_is_there_again_and_who_ends_is_nobody() -> None:
+async def test_who_comes_back_is_there_again_and_nobodys_silence_is_anothers() -> None:
     clock = FakeClock()
     heartbeat = HeartbeatMonitor(clock)
-    heartbeat.record("ci-7 (process 4711)", 10.0, process=4711)
-    await clock.sleep(60)
-    heartbeat.record("ci-7 (process 4711)", 10.0, process=4711)
-    assert heartbeat.silence(4711) == ""
-    await clock.sleep(60)
+    for _ in range(2):
+        heartbeat.record("ci-7 (process 4711)", 10.0, process=4711)
+        assert heartbeat.silence(4711) == ""
+        await clock.sleep(60)
+    assert (heartbeat.silence(4712), heartbeat.silence(None)) == ("", "")
     heartbeat.clear()
     assert (heartbeat.last, heartbeat.silence(4711)) == (None, "")
-
-
-async def test_the_silence_of_one_process_says_nothing_about_the_next() -> None:
-    clock = FakeClock()
-    heartbeat = HeartbeatMonitor(clock)
-    heartbeat.record("ci-7 (process 4711)", 10.0, process=4711)
-    await clock.sleep(60)
-    assert (heartbeat.silence(4712), heartbeat.silence(None)) == ("", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import pairwise
 from pathlib import Path
 
@@ -80,13 +79,6 @@ async def test_a_canary_whose_users_have_left_drains_all_the_same(trial: FakeFle
     await trial.rollback("6")
     assert trial.engines.newest("7").in_flight == 0
     assert not trial.engines.newest("7").abandoned
-
-
-async def test_the_old_canary_is_gone_before_the_new_one_needs_memory(trial: FakeFleet) -> None:
-    trial.refuse("8")
-    with pytest.raises(Exception, match="version 8"):
-        await trial.deploy(an_engine("8"))
-    assert trial.engines.running() == ["6"]
 
 
 async def test_the_warm_previous_is_tried_again_without_a_start(trial: FakeFleet) -> None:
@@ -167,35 +159,9 @@ async def test_a_dead_proxy_is_started_again_at_once(fleet: FakeFleet) -> None:
     assert fleet.proxy.restarts == 1
 
 
-class SlowEngines(FakeEngines):
-    """Engines that never finish to start once told so."""
-
-    hang = False
-
-    async def start(self, engine: Engine, *, port: int | None = None) -> FakeEngine:
-        if self.hang:
-            await asyncio.Event().wait()
-        return await super().start(engine, port=port)
-
-
-async def test_a_rollback_does_not_wait_for_an_engine_that_starts() -> None:
-    engines = SlowEngines()
-    region = LocalRegion("eu-west-1", proxy=FakeProxy("eu-west-1"), engines=engines, clock=FakeClock())
-    await region.deploy(an_engine("6"))
-    engines.hang = True
-    deploy = asyncio.create_task(region.deploy(an_engine("7")))
-    while not region.on_trial:
-        await asyncio.sleep(0)
-    state = await region.rollback("6")
-    assert state.phase is RegionPhase.STEADY
-    with pytest.raises(NotPossible, match="rolled back while it started"):
-        await deploy
-    assert not region.on_trial
-
-
 async def test_a_region_that_stops_leaves_nothing_running(trial: FakeFleet) -> None:
     await trial.promote()
-    await trial._region.close()
+    await trial.close()
     assert trial.engines.running() == []
     assert not trial.proxy.alive
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from fakes.clusters.admission import OTHER, Refusing, engine
 from fakes.fleet import fleet_spec, release
+from fakes.schemas import problems_in
 
 from rollouts.manifests.admission import policy_names
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Site
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 
 DRIVER = "system:serviceaccount:serving:support-llm-driver"

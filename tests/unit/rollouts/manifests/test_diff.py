@@ -16,7 +16,7 @@ from fakes.kube.server import client_of
 from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import HTTP_ROUTES, SCALED_OBJECTS, SERVICES, resource_of
 from rollouts.manifests.conventions import RenderPart
-from rollouts.manifests.diff import DiffState, ObjectDiff, difference, differences
+from rollouts.manifests.diff import DiffState, ObjectDiff, differences
 from rollouts.manifests.render import render
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
@@ -53,11 +53,6 @@ async def test_everything_is_new_to_an_empty_cluster_and_nothing_once_it_is_appl
     assert set(states(await differences(client, wanted)).values()) == {DiffState.NEW}
     await applied(client, wanted)
     assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
-
-
-async def test_asking_changes_nothing(client: KubeClient, cluster: FakeCluster) -> None:
-    await differences(client, render(fleet_spec(), release()))
-    assert cluster.list(SERVICES) == []
 
 
 async def test_another_version_is_told_line_by_line(client: KubeClient) -> None:
@@ -136,21 +131,6 @@ async def test_what_the_server_would_refuse_is_told_next_to_the_rest(client: Kub
     found = await differences(client, wanted)
     assert {each.kind for each in found if each.state is DiffState.REFUSED} == {"ScaledObject"}
     assert len(found) == len(wanted)
-
-
-async def test_who_may_not_ask_is_told_so(client: KubeClient, cluster: FakeCluster) -> None:
-    foreign = render(fleet_spec(namespace="elsewhere"), release())
-    found = await differences(client, foreign)
-    assert {each.state for each in found if each.kind == "Rollout"} == {DiffState.REFUSED}
-
-
-def test_what_the_server_adds_by_itself_is_no_difference() -> None:
-    seen = {
-        "kind": "X",
-        "metadata": {"name": "x", "uid": "1", "resourceVersion": "7", "managedFields": []},
-        "status": {},
-    }
-    assert difference(seen, {"kind": "X", "metadata": {"name": "x"}}).state is DiffState.SAME
 
 
 async def test_what_is_somebody_elses_is_named_with_its_owner_and_not_compared(

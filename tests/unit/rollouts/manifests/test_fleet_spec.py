@@ -42,7 +42,7 @@ def around(**changes: Any) -> FleetValidationContext:
 def test_little_has_to_be_written() -> None:
     fleet = read_fleet(LEAST)
     assert (fleet.replicas_in("eu-west-1"), fleet.traffic) == (2, "gateway-api")
-    assert fleet.previous is not None and fleet.autoscale is None and not fleet.canary.dynamic_stable
+    assert fleet.previous is not None and fleet.autoscale is None
 
 
 @pytest.mark.parametrize(
@@ -62,39 +62,6 @@ def test_a_wrong_value_is_told_with_its_line(text: str, problem: str) -> None:
 
 
 ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
-    # Argo Rollouts refuses scaleDownDelaySeconds with dynamicStableScale (argo-rollouts, validation.go).
-    (
-        {"canary": {"dynamic_stable": True}},
-        {
-            "canary.dynamic_stable": "found with versions that are kept warm, which Argo Rollouts refuses; "
-            "expected false, or `previous: null`"
-        },
-    ),
-    # Both keep engines of an aborted canary, and 1.9.1 keeps its users on them (argo-rollouts#4898, #4841).
-    (
-        {"canary": {"dynamic_stable": True, "min_replicas": 2, "after_abort": "10m"}, "previous": None},
-        {
-            f"canary.{key}": f"found {value} with `dynamic_stable`: Argo Rollouts leaves users on a canary "
-            f"that keeps engines after an abort (argo-rollouts#{issue}); expected {expected}, or "
-            "`dynamic_stable: false`"
-            for key, value, issue, expected in (
-                ("min_replicas", "2", 4841, "1"),
-                ("after_abort", "10m", 4898, "no `after_abort`"),
-            )
-        },
-    ),
-    (
-        {
-            "canary": {"dynamic_stable": True},
-            "previous": None,
-            "autoscale": {"min_replicas": 2, "max_replicas": 4},
-            "replicas": 2,
-        },
-        {
-            "canary.dynamic_stable": "found with `autoscale`, whose new engines start a rolled-back version "
-            "again (argo-rollouts#4973); expected false, or no `autoscale`"
-        },
-    ),
     # minPodsPerReplicaSet does not count where a step says a number (CalculateReplicaCountsForTrafficRoutedCanary).
     (
         {"canary": {"replicas": 1, "min_replicas": 2}},
@@ -113,20 +80,6 @@ ALL_ODDS: list[tuple[dict[str, Any], dict[str, str]]] = [
     (
         {"autoscale": {"min_replicas": 1, "max_replicas": 3, "waiting": None, "kv_cache": None}},
         {"autoscale.waiting": "found no signal; expected at least one of waiting, kv_cache, ttft"},
-    ),
-    (
-        {
-            "autoscale": {
-                "min_replicas": 1,
-                "max_replicas": 3,
-                "up_after": timedelta(hours=2),
-                "down_after": timedelta(hours=2),
-            }
-        },
-        {
-            "autoscale.down_after": "found 2h; expected at most 1h",
-            "autoscale.up_after": "found 2h; expected at most 1h",
-        },
     ),
     (
         {"replicas": 2, "unavailable": 2},

@@ -1,11 +1,10 @@
-"""What GitOps tools are told to leave alone: tried against Argo CD's rules, and against Kustomize's own patches."""
+"""What GitOps tools are told to leave alone: tried against Argo CD's rules, and by Kustomize."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,9 +12,9 @@ from fakes.clusters.region import ClusterRegion, a_fleet, an_image
 from fakes.clusters.reverting import ArgoCd
 from fakes.fleet import read_fleet, release
 
-from rollouts.kube.resources import ROLLOUTS, resource_of
+from rollouts.kube.resources import resource_of
 from rollouts.manifests.conventions import RenderPart, TrafficRouter
-from rollouts.manifests.gitops import argo_cd_settings, delivered_objects, flux_settings
+from rollouts.manifests.gitops import argo_cd_settings, delivered_objects
 from rollouts.manifests.render import render
 from tidegate.cli import main
 from tidegate.core.model import Json
@@ -63,17 +62,6 @@ class TestArgoCd:
         await region.fleet.rollback("1")
         assert argo_cd.out_of_sync() == []
 
-    async def test_ignoring_without_respecting_is_not_enough(self, region: ClusterRegion) -> None:
-        """The reason for the sync option: differences are not seen, and written all the same."""
-        settings = {**settings_for(region), "syncPolicy": {}}
-        await a_trial(region)
-        argo_cd = ArgoCd(region.cluster, region.plainly(an_image("1")), settings)
-        assert argo_cd.out_of_sync() == []
-        region.cluster.delete(resource_of(argo_cd.git[2]), argo_cd.git[2]["metadata"]["name"])
-        argo_cd.self_heal()
-        await region.time.sleep(30)
-        assert (await region.fleet.observe()).foreign_change
-
 
 @pytest.mark.parametrize("case", ["canary", "istio", "keda", "shared-cache"])
 def test_every_object_that_a_delivery_writes_is_named_and_none_that_git_owns(case: str) -> None:
@@ -101,21 +89,20 @@ def test_an_object_with_other_content_than_a_spec_is_ignored_whole() -> None:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on this machine")
-def test_kustomize_puts_the_annotation_of_flux_on_each_object(tmp_path: Path) -> None:
-    region = ClusterRegion()
-    objects = region.plainly(an_image("1"))
-    (tmp_path / "serving.yaml").write_text(yaml.safe_dump_all(objects))
-    settings = flux_settings(delivered_objects(objects))
-    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-    (tmp_path / "kustomization.yaml").write_text(
-        yaml.safe_dump({**kustomization, "resources": ["serving.yaml"], **settings})
-    )
+def test_kustomize_puts_the_annotation_of_flux_on_what_deliveries_write_alone(tmp_path: Path) -> None:
+    """With the patch of the page."""
+    page = (ROOT / "docs/guides/gitops.md").read_text()
+    patch = next(block for block in page.split("```yaml\n") if block.startswith("patches:")).partition("```")[0]
+    fleet, of = read_fleet((GOLDEN / "keda/fleet.yaml").read_text()), release(accelerator="nvidia-a100-80gb")
+    (tmp_path / "region.yaml").write_text(yaml.safe_dump_all(render(fleet, of)))
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [region.yaml]\n{patch}")
     built = subprocess.run(["kubectl", "kustomize", tmp_path], capture_output=True, text=True, check=True).stdout
-    found: list[Any] = list(yaml.safe_load_all(built))
-    assert len(found) == len(objects)
-    assert all(each["metadata"]["annotations"]["kustomize.toolkit.fluxcd.io/ssa"] == "IfNotPresent" for each in found)
-    # But for the annotation, the objects are as they were rendered.
-    assert next(each["spec"] for each in found if each["kind"] == ROLLOUTS.kind) == objects[-1]["spec"]
+    marked = [
+        each["kind"]
+        for each in yaml.safe_load_all(built)
+        if (each["metadata"].get("annotations") or {}).get("kustomize.toolkit.fluxcd.io/ssa") == "IfNotPresent"
+    ]
+    assert sorted(marked) == sorted(each["kind"] for each in render(fleet, of, parts=(RenderPart.SERVING,)))
 
 
 class TestTheCommand:
@@ -128,8 +115,3 @@ class TestTheCommand:
         assert ("argoproj.io", "Rollout", "support-llm", "serving") in [
             (each["group"], each["kind"], each["name"], each["namespace"]) for each in pasted["ignoreDifferences"]
         ]
-
-    def test_flux_gets_patches(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["rollout", "render", EXAMPLE, "--as", "flux-ignore", "--output", "yaml"]) == 0
-        targets = [each["target"] for each in yaml.safe_load(capsys.readouterr().out)["patches"]]
-        assert {"group": "argoproj.io", "kind": "Rollout", "name": "support-llm"} in targets

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 from fakes.fleet import fleet_spec, read_fleet, release
+from fakes.schemas import problems_in
 
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 from tidegate.core.yaml_text import yaml_text
 
@@ -63,6 +63,13 @@ def test_a_region_gets_these_objects(case: str) -> None:
 def test_each_of_them_is_valid_to_the_letter(case: str) -> None:
     found = {(each["kind"], each["metadata"]["name"]): problems_in(each) for each in rendered(case)}
     assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+def test_a_field_that_a_kind_does_not_know_is_found() -> None:
+    """argo-rollouts#4569: an API server that is not asked drops it without a word."""
+    rollout = rendered("keda")[-1]
+    rollout["spec"]["strategy"]["canary"]["trafficRouting"]["gatewayAPI"] = {"httpRoute": "chat"}
+    assert "'gatewayAPI' was unexpected" in str(problems_in(rollout))
 
 
 def test_every_case_has_an_engine() -> None:

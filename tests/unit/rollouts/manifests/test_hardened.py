@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from fakes.fleet import fleet_spec, release
+from fakes.schemas import problems_in
 
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.render import render
-from rollouts.manifests.schema import problems_in
 from tidegate.core.model import Json
 
 CLAIM = {"pod": {"cache": {"claim": "weights", "secret": "store"}}}
@@ -27,10 +27,6 @@ def pod(**changes: Any) -> Json:
 
 def paths(spec: Json) -> list[tuple[str, str]]:
     return [(match["path"]["type"], match["path"]["value"]) for match in spec["rules"][0]["matches"]]
-
-
-def test_users_reach_the_api_and_nothing_else_of_an_engine() -> None:
-    assert paths(rendered("HTTPRoute")["support-llm"]) == [("PathPrefix", "/v1")]
 
 
 @pytest.mark.parametrize(
@@ -70,18 +66,6 @@ def test_one_that_has_to_reaches_one_port_of_it() -> None:
     asked = [rule for rule in rendered("NetworkPolicy", nodes=nodes)["support-llm"]["egress"] if "ipBlock" in str(rule)]
     assert asked == [{"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 80, "protocol": "TCP"}]}]
     assert "--spot" in pod(nodes=nodes)["containers"][0]["args"]
-
-
-def test_a_shared_cache_is_written_by_a_container_that_only_pulls() -> None:
-    spec = pod(**CLAIM)
-    (pulls,), (serves,) = spec["initContainers"], spec["containers"]
-    cache = {"name": "model-cache", "mountPath": "/var/cache/tidegate"}
-    assert cache in pulls["volumeMounts"]
-    assert {**cache, "readOnly": True} in serves["volumeMounts"]
-    assert pulls["image"] == serves["image"]
-    assert pulls["command"] == ["python3", "-m", "tidegate_entrypoint", "pull"]
-    assert pulls["securityContext"] == serves["securityContext"]
-    assert [name for name in (pulls, serves) if "TIDEGATE_WEIGHTS_TOKEN" in str(name["env"])] == [pulls]
 
 
 def test_a_pod_with_a_cache_of_its_own_needs_no_such_container() -> None:
@@ -128,15 +112,6 @@ def test_a_guard_has_no_more_rights_than_a_way_back_needs() -> None:
     assert named == ["leases", "pods", "events", "replicasets"]
     (subject,) = guarded()["RoleBinding", "support-llm-guard"]["subjects"]
     assert (subject["kind"], subject["name"]) == ("ServiceAccount", "support-llm-guard")
-
-
-@pytest.mark.parametrize(("traffic", "kind"), [("gateway-api", "httproutes"), ("istio", "virtualservices")])
-def test_a_guard_writes_the_kind_of_route_that_splits_users(traffic: str, kind: str) -> None:
-    objects = guarded(traffic=traffic)
-    written = [rule for rule in objects["Role", "support-llm-guard"]["rules"] if "update" in rule["verbs"]]
-    assert [rule["resources"] for rule in written] == [["leases"], [kind]]
-    (container,) = objects["Deployment", "support-llm-guard"]["spec"]["template"]["spec"]["containers"]
-    assert f'"traffic": "{traffic}"' in container["args"][container["args"].index("--place") + 1]
 
 
 def test_a_guards_pod_is_nobodys_engine_and_nobodys_to_ask() -> None:

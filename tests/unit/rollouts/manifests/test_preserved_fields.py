@@ -11,7 +11,7 @@ from fakes.fleet import fleet_spec, release
 from rollouts.cluster.desired_objects import tried
 from rollouts.manifests.ownership import with_preserved_fields
 from rollouts.manifests.render import render
-from rollouts.manifests.routers import HttpRoutes, VirtualServices
+from rollouts.manifests.routers import HttpRoutes, RouteKind, VirtualServices
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH
 
@@ -32,27 +32,13 @@ def test_a_service_keeps_the_hash_that_makes_its_selector_one_version() -> None:
 
 
 @pytest.mark.parametrize(("weight", "mirror"), [(0, 100), (25, 30), (100, 0)])
-def test_an_http_route_keeps_weights_and_copies(weight: int, mirror: int) -> None:
-    route = one("HTTPRoute")
-    live = HTTP.mirrored(route, percent=mirror)
-    for ref, share in zip(live["spec"]["rules"][0]["backendRefs"], (100 - weight, weight), strict=True):
-        ref["weight"] = share
+@pytest.mark.parametrize(("kind", "traffic"), [(HTTP, "gateway-api"), (ISTIO, "istio")])
+def test_a_route_keeps_weights_and_copies(kind: RouteKind, traffic: str, weight: int, mirror: int) -> None:
+    route = one(kind.resource.kind, traffic=traffic)
+    live = kind.weighted(kind.mirrored(route, mirror), weight)
     said = with_preserved_fields(route, live)
     assert said == live
-    assert HTTP.weight(said) == weight
-    assert HTTP.mirror(said) == mirror
-
-
-@pytest.mark.parametrize(("weight", "mirror"), [(0, 100), (25, 30), (100, 0)])
-def test_a_virtual_service_keeps_weights_and_copies(weight: int, mirror: int) -> None:
-    service = one("VirtualService", traffic="istio")
-    live = ISTIO.mirrored(service, percent=mirror)
-    for target, share in zip(live["spec"]["http"][0]["route"], (100 - weight, weight), strict=True):
-        target["weight"] = share
-    said = with_preserved_fields(service, live)
-    assert said == live
-    assert ISTIO.weight(said) == weight
-    assert ISTIO.mirror(said) == mirror
+    assert (kind.weight(said), kind.mirror(said)) == (weight, mirror)
 
 
 def test_what_the_spec_says_again_is_said() -> None:
