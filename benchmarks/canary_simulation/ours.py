@@ -151,12 +151,13 @@ class Gates:
         tempered = engines(deliveries, Margins(), temper=True)
         if metric:
             tempered = {metric: tempered[metric]}
-        self.deciders = [Gate("tidegate", deliveries, tempered, max_colder=MAX_COLDER if caches else None)]
+        colder = MAX_COLDER if caches else None
+        self.deciders = [Gate("tidegate", deliveries, tempered, max_colder=colder)]
         if caches:
             self.deciders.append(Gate(UNAWARE, deliveries, engines(deliveries, Margins(), temper=True)))
         if question is Question.REGRESSION:
             alike = engines(deliveries, Margins(tolerance=0.0), temper=False)
-            self.deciders.append(Gate("tidegate, pods alike", deliveries, alike))
+            self.deciders.append(Gate("tidegate, pods alike", deliveries, alike, max_colder=colder))
 
     def feed(self, look: Look) -> None:
         """See one more look; before the canary has traffic, learn what the stable pods are like."""

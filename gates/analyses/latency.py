@@ -226,10 +226,9 @@ class LatencyTest(HistogramTest):
         """As `MetricTest`; where nobody counts both arms' cached tokens, everything counts."""
         pods = [pods_of(batch, arm) for arm in BOTH]
         tokens = [(sum(pod.cached_tokens for pod in arm), sum(pod.prompt_tokens for pod in arm)) for arm in pods]
-        requests = [sum(_count(getattr(pod, self.kind)) for pod in arm) for arm in pods]
-        self._cold = bool(
-            self._cached.cold(np.asarray(tokens, dtype=np.float64), np.asarray(requests), self._max_colder)
-        )
+        times = [[getattr(pod, self.kind) for pod in arm] for arm in pods]
+        requests = [sum(sum(each.counts) if isinstance(each, Buckets) else len(each) for each in arm) for arm in times]
+        self._cold = bool(self._cached.cold(np.asarray(tokens, float), np.asarray(requests), self._max_colder))
         super().take(batch, seconds)
 
     def feed(
@@ -261,10 +260,6 @@ class LatencyTest(HistogramTest):
 
     def numbers(self) -> Mapping[str, float]:
         return self.named(f"{self.kind}_", "_seconds")
-
-
-def _count(times: Times) -> int:
-    return sum(times.counts) if isinstance(times, Buckets) else len(times)
 
 
 MOST_TIMES = 10_000

@@ -14,9 +14,9 @@ import numpy as np
 
 from gates.stats.e_process import Array
 
-HALF_LIFE_REQUESTS = np.array([200.0, 1000.0])
-"""Of the canary's past and of stable's: a cache fills with requests and not with time. A share of 200 requests is known
-to 3 percentage points."""
+HALF_LIFE_REQUESTS = np.array([1000.0, 5000.0])
+"""Of the canary's past and of stable's: a cache fills with requests and not with time. So long a past tells a share to
+1.3 percentage points; with a fifth of it chance alone took many a canary for warm too early."""
 UNKNOWN = np.array([0.0, 1.0])
 """Their shares before anything was seen: the canary's cache is empty, and stable's may have all that is asked."""
 CHANCE = 1.5
