@@ -27,7 +27,7 @@ from cluster.surroundings import VARIABLE, surroundings
 
 ROOT = Path(__file__).parents[1]
 SLOW = 2.2
-"""Times the time to the first token, as the version that a real controller took back had."""
+"""Times the time to the first token, as the version that a real controller rolled back had."""
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/deliveries.py --healthy 10
 
-The healthy version 2 is delivered again and again, taken back by `tidegate rollback` in between; then the broken
+The healthy version 2 is delivered again and again, rolled back by `tidegate rollback` in between; then the broken
 version 3 and the slow version 4. For each: how it ended, how long it took, by which gate and after how many
 requests of the canary; and what became of all users' requests. Needs `make demo` to have run once, which makes the
 models.

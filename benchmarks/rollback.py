@@ -1,4 +1,4 @@
-"""How fast users leave a canary that is taken back, as JSON.
+"""How fast users leave a canary that is rolled back, as JSON.
 
 The clock starts with the verdict, before the fleet host is told. Two ends are measured: the last request that
 a user began and the canary served, and the first byte of the last answer that the canary began; the request had
@@ -7,7 +7,7 @@ reached it by then, so the second is an upper bound of "the last request that re
     .venv/bin/python benchmarks/rollback.py --engine stand-in
     .venv/bin/python benchmarks/rollback.py --engine vllm --model FOLDER
 
-Each run deploys a canary next to the same stable engine, gives it half of the users, and takes it back while they
+Each run deploys a canary next to the same stable engine, gives it half of the users, and rolls it back while they
 stream. `FOLDER` holds `model/`, a Hugging Face directory; the canary serves the same files under other versions.
 """
 

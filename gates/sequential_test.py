@@ -50,7 +50,7 @@ class AnalysisPlan(Value):
     sources: Mapping[str, Annotated[tuple[Source, ...], Field(min_length=1)]] = {}
     """By gate, who counts for it; users, or the probe for gates on pairs, when it is not named."""
     rollback: float = Field(default=0.01, gt=0, lt=1)
-    """The chance that this test takes back a version that is no worse: its share of the delivery's budget."""
+    """The chance that this test rolls back a version that is no worse: its share of the delivery's budget."""
     accept: float = Field(default=0.05, gt=0, lt=1)
     """The chance that a version worse by a gate's margin passes that gate."""
     temper: bool = True

@@ -90,7 +90,7 @@ class Budget(SpecModel):
     """How often a whole delivery may be wrong: all gates, stages, regions and looks together."""
 
     rollback: Percent = Field(default=0.01, gt=0, le=0.2, validate_default=False)
-    """The chance that a version that is no worse is taken back."""
+    """The chance that a version that is no worse is rolled back."""
     accept: Percent = Field(default=0.05, gt=0, le=0.5, validate_default=False)
     """The chance that a version that is worse by a margin passes that gate."""
     temper: bool = True

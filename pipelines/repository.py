@@ -118,7 +118,7 @@ class GitRemote:
         self._place: Path | None = None
         self._used: set[str] = set()
         self._tip = ""
-        # A delivery that is stopped leaves a call behind; what takes it back waits for its end.
+        # A delivery that is stopped leaves a call behind; what rolls it back waits for its end.
         self._lock = RLock()
 
     def read(self, paths: Collection[str]) -> BranchFiles:

@@ -158,11 +158,11 @@ class ForeignChange(Value):
 
 
 class GuardRollback(Value):
-    """A trial that the region's guard took back, because nobody carried it any more."""
+    """A trial that the region's guard rolled back, because nobody carried it any more."""
 
     version: str
     at: datetime
-    """When the guard began to take it back."""
+    """When the guard began to roll it back."""
     since: datetime
     """When somebody was heard of last."""
     who: str = ""
@@ -174,7 +174,7 @@ class GuardRollback(Value):
         last = f"{since:%H:%M:%S}" if at.date() == since.date() else f"{since:%Y-%m-%d %H:%M:%S}"
         who = f" ({self.who})" if self.who else ""
         return (
-            f"version {self.version} was taken back by the region's guard at {at:%Y-%m-%d %H:%M:%S} UTC: "
+            f"version {self.version} was rolled back by the region's guard at {at:%Y-%m-%d %H:%M:%S} UTC: "
             f"nothing was heard of its carrier{who} since {last}"
         )
 
@@ -223,7 +223,7 @@ class RegionState(Value):
     """That the last trial was ended by somebody, or by the region because nobody carried it any more: neither is the
     version's fault. Empty when it was not, and once another trial begins."""
     unattended: GuardRollback | None = None
-    """What the region's guard took back since the last version was deployed; None when it took nothing back."""
+    """What the region's guard rolled back since the last version was deployed; None when it took nothing back."""
 
 
 def require_percent(number: int) -> None:

@@ -169,7 +169,7 @@ async def connect(
 async def deliver(
     plan: Plan, backends: Connection, *, listeners: Sequence[Listener] = (), requester: Prover | None = None
 ) -> Result:
-    """Deliver a version as planned, or take it back.
+    """Deliver a version as planned, or roll it back.
 
     A cancellation takes every region back first; a second one no longer waits for regions that do not answer.
 

@@ -118,7 +118,7 @@ async def connect(
 ) -> AsyncIterator[Context]:
     """What the steps of a delivery are given, for as long as they run.
 
-    `impatient` is set when a person waits no longer for regions that do not let themselves be taken back.
+    `impatient` is set when a person waits no longer for regions that do not let themselves be rolled back.
 
     Raises:
         TidegateError: a fleet cannot be opened.

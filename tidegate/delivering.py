@@ -63,7 +63,7 @@ async def deliver(
     version: str | None = None,
     asker: Prover | None = None,
 ) -> Result:
-    """Deliver a version to every region, or take it back; whoever interrupts it has it taken back too.
+    """Deliver a version to every region, or roll it back; whoever interrupts it has it rolled back too.
 
     By a `plan` that was made before, or by one for the `version` with that number, else for the one that the alias
     points at. `asker` proves who asks for it.

@@ -176,7 +176,7 @@ def close_steps(
 ) -> Result | None:
     """End a delivery: delivered when every step is done, else every region goes back. Idempotent.
 
-    With a key users come first: whatever the delivery has on trial is taken back by what the regions say, before
+    With a key users come first: whatever the delivery has on trial is rolled back by what the regions say, before
     anything is read in MLflow, which may be away, or not what was written there. It is named by its id or the first
     characters of it, or by the key with which it was opened and its spec.
 
@@ -237,7 +237,7 @@ async def _end_trial(region: str, fleet: Fleet, key: str) -> None:
             return
         found = await fleet.rollback(None)
     except FleetError as error:
-        note(f"{region}: could not be taken back: {error}")
+        note(f"{region}: could not be rolled back: {error}")
         return
     serves = f"version {found.stable.version} serves all users" if found.stable and not found.weight else "not back yet"
     note(f"{region}: nothing is on trial any more; {serves}")

@@ -212,7 +212,7 @@ async def _roll_back_region(rollback: Rollback, region: str, to: str | None) -> 
             note(f"{region}: somebody else is taking it back at this moment")
             state = await _once(rollback, region, is_back)
     except FleetError as error:
-        note(f"{region}: could not be taken back: {error}")
+        note(f"{region}: could not be rolled back: {error}")
         return error
     finally:
         telling.cancel()
@@ -402,7 +402,7 @@ def outcome_of(wrong: list[str], found: Mapping[str, RegionState | TidegateError
         versions[region] = state.stable.version if state.stable else "none"
         if state.foreign_objects:
             # Whom their users reach, nobody has observed: it is not for a rollback of ours to say.
-            wrong.append(f"{region}: {'; '.join(map(str, state.foreign_objects))}; nothing was taken back there")
+            wrong.append(f"{region}: {'; '.join(map(str, state.foreign_objects))}; nothing was rolled back there")
         elif not is_back(state):
             why = state.problem or f"{state.weight} % of users are on the canary"
             wrong.append(f"{region} is not back: {why}; run it again")

@@ -1,4 +1,4 @@
-"""Whole deliveries with users: version 2 delivered, broken and slow ones taken back, and no request failed."""
+"""Whole deliveries with users: version 2 delivered, broken and slow ones rolled back, and no request failed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Deliver with a fleet of one's own: it brings start, route and read, and tidegate does the rest.
 
 The platform here is a dictionary. Answers, times and the clock are tidegate.testing's, so that it runs anywhere:
-`python deliver.py` delivers version 2, `python deliver.py slow` takes it back.
+`python deliver.py` delivers version 2, `python deliver.py slow` rolls it back.
 """
 
 import asyncio

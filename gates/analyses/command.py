@@ -159,8 +159,8 @@ OUTCOMES = {str(outcome): outcome for outcome in GateOutcome}
 def judge_answer(gate: str, settings: CommandGate, answer: Answer, *, rollback: float) -> Verdict:
     """The verdict of others as it is; of scores as the quality gate's of a set that may be a sample.
 
-    `rollback` is the gate's share of the chance that a version that is no worse is taken back. It holds for scores: how
-    often somebody else's verdict is wrong, nobody here knows.
+    `rollback` is the gate's share of the chance that a version that is no worse is rolled back. It holds for scores:
+    how often somebody else's verdict is wrong, nobody here knows.
     """
     if answer.outcome is not None:
         reason = answer.reason or f"the answer is {answer.outcome}"

@@ -84,7 +84,7 @@ class RollbackLedger:
     def close(self, last: DeliverySummary, serves: str | None) -> None:
         """End a delivery that nobody carries; aliases that it may have moved follow what all regions serve, if one."""
         ledger = self._ledgers().take_over(last.id)
-        reason = f"taken back by {_me()}; nobody carried it any more"
+        reason = f"rolled back by {_me()}; nobody carried it any more"
         closing = Closing(outcome="interrupted", reason=reason, exit_code=130)
         at = SystemClock().now()
         champion = self.registry().look_up(self.spec.model.name, self.spec.model.target).version

@@ -37,7 +37,7 @@ from tidegate.core.model import Value
 from tidegate.core.text import LONGEST, one_line
 
 UNDOABLE = frozenset({"deploy", "canary", "promote"})
-"""Stages that change a region, and are therefore taken back with it."""
+"""Stages that change a region, and are therefore rolled back with it."""
 
 
 class StepStatus(StrEnum):
@@ -51,7 +51,7 @@ class StepStatus(StrEnum):
     SKIPPED = "skipped"
     """The delivery ended before it began."""
     UNDONE = "undone"
-    """Was done, and taken back with its region."""
+    """Was done, and rolled back with its region."""
 
 
 class StepState(Value):
@@ -342,12 +342,12 @@ def seconds_left(delivery: DeliveryState, now: datetime) -> float | None:
     """What the remaining steps should still take, at the pace of those so far.
 
     Waves follow each other; the regions of one go at the same time, so its slowest counts. None when
-    no one knows: before the start, after the end, and once anything failed or is taken back.
+    no one knows: before the start, after the end, and once anything failed or is rolled back.
     """
     troubled = any(
         step.state in (StepStatus.FAILED, StepStatus.UNDONE) or step.stage == "undo" for step in delivery.steps
     )
-    # What is being taken back follows no plan.
+    # What is being rolled back follows no plan.
     if not delivery.steps or delivery.outcome or troubled:
         return None
     pace = _pace(delivery.steps, now)

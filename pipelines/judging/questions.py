@@ -53,7 +53,7 @@ FLAGGER_YES: Mapping[FlaggerHook, Yes] = {
     # A no keeps it waiting.
     FlaggerHook.CONFIRM_TRAFFIC_INCREASE: lambda outcome: outcome is GateOutcome.PASS,
     FlaggerHook.CONFIRM_PROMOTION: lambda outcome: outcome is GateOutcome.PASS,
-    # A yes takes it back at once.
+    # A yes rolls it back at once.
     FlaggerHook.ROLLBACK: lambda outcome: outcome is GateOutcome.FAIL,
     # Nothing is kept that would have to be closed.
     FlaggerHook.POST_ROLLOUT: lambda _: True,

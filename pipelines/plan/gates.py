@@ -35,7 +35,7 @@ OFFLINE = "offline"
 def budget_shares(spec: Delivery) -> Mapping[str, float]:
     """Each trial's part of `gates.budget.rollback`, by its name (`canary@eu-west-1`, `bake@1/eu-west-1`).
 
-    They sum to 1 at most, so whatever happens in whichever region, a version that is no worse is taken back
+    They sum to 1 at most, so whatever happens in whichever region, a version that is no worse is rolled back
     with the stated chance at most. What a spec does not ask leaves its part to the others.
     """
     found: dict[str, float] = {}
@@ -56,7 +56,7 @@ def budget_shares(spec: Delivery) -> Mapping[str, float]:
 
 
 def offline_rollback(spec: Delivery) -> float:
-    """What each gate of the offline stage has of the chance that a version that is no worse is taken back."""
+    """What each gate of the offline stage has of the chance that a version that is no worse is rolled back."""
     assert spec.offline is not None, "an offline stage is asked for that the spec does not have"
     return spec.gates.budget.rollback * budget_shares(spec)[OFFLINE] / len(spec.offline.gates)
 

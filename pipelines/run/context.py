@@ -108,7 +108,7 @@ class Context(Backends):
     spec_file: str | None = None
     """Where the spec lies among the delivery's kept files; None when it was not kept."""
     impatient: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once a person has waited enough for regions that do not let themselves be taken back."""
+    """Set once a person has waited enough for regions that do not let themselves be rolled back."""
 
     async def prepare(self, step: str) -> Engine:
         """What is delivered, ready to serve; `step` is told of it."""

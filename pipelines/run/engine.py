@@ -168,7 +168,7 @@ async def _begun_and_done(context: Context, step: PlanStep) -> None:
     except (Overruled, NotTheCarrier) as error:
         raise by_others(str(error)) from error
     except FleetError as error:
-        # A region that does not answer is not asked why: users wait to be taken back.
+        # A region that does not answer is not asked why: users wait to be rolled back.
         if not isinstance(error, Unreachable):
             await _refuse_taken_away(context, step)
         raise

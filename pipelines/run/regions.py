@@ -53,7 +53,7 @@ def refuse_dead_canary(state: RegionState, version: str) -> None:
     canary = state.canary
     if canary is None:
         # One that died stays to be seen: this one was taken away, perhaps by a rollback that we have not heard of yet.
-        raise by_others(f"the canary is gone, and no one knows of it here: {state.problem or 'it was taken back'}")
+        raise by_others(f"the canary is gone, and no one knows of it here: {state.problem or 'it was rolled back'}")
     if not canary.ready:
         # A reason is one line; the rest of the log is where logs are.
         words = (canary.problem or "nothing").splitlines()[-1].strip()
@@ -87,7 +87,7 @@ async def promoted_verdict(fleet: Fleet, version: str) -> Verdict:
     refuse_others(state, version)
     stable = state.stable
     if stable and stable.ready and stable.version != version:
-        raise by_others(f"{state.region} was taken back to version {stable.version}")
+        raise by_others(f"{state.region} was rolled back to version {stable.version}")
     # A warm previous that died is being restarted and costs nobody anything.
     well = stable is not None and stable.ready and stable.version == version
     reason = f"{state.region} is {state.phase} on version {stable.version if stable else 'none'}"

@@ -157,7 +157,7 @@ async def _take(context: Context, step: PlanStep) -> StepResult:
 
 
 async def close(context: Context) -> Result:
-    """End the delivery: delivered when every step is done, else taken back everywhere. May be repeated.
+    """End the delivery: delivered when every step is done, else rolled back everywhere. May be repeated.
 
     Raises:
         DeliveryLost: another process has closed it or carries it on; nothing was touched.

@@ -30,7 +30,7 @@ from rollouts.model import RegionState
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.units import duration, format_duration
 
-STAYS = "could not be taken back and keeps serving what it serves"
+STAYS = "could not be rolled back and keeps serving what it serves"
 HEAD_START_SECONDS = 0.5
 """Of the regions before the records."""
 
@@ -128,7 +128,7 @@ async def _told(context: Context, region: str, asked: asyncio.Task[RegionState])
 
 
 async def _tried(context: Context, region: str, asked: asyncio.Task[RegionState]) -> RollbackAttempt:
-    """What became of it; a region is taken back in another way where what was asked was none."""
+    """What became of it; a region is rolled back in another way where what was asked was none."""
     step, champion = f"undo@{region}", context.plan.in_production
     fleet, journal, touched = context.fleets[region], context.journal, _is_touched(context, region)
     try:

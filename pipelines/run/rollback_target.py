@@ -14,7 +14,7 @@ DELIVERED = "delivered"
 def before(states: Mapping[str, RegionState], last: DeliverySummary | None) -> dict[str, str]:
     """The regions that an unfinished delivery has promoted, each with the version that it goes back to.
 
-    A delivery that is over as delivered is not taken back by this, and nothing is ever moved forward.
+    A delivery that is over as delivered is not rolled back by this, and nothing is ever moved forward.
     """
     if last is None:
         return {}
@@ -95,7 +95,7 @@ def is_back(state: RegionState) -> bool:
 def state_text(state: RegionState, to: str | None = None) -> str:
     """What a region that was asked to go back shows, and to which version `to` it goes next."""
     if state.foreign_objects:
-        return f"nothing was taken back: {'; '.join(map(str, state.foreign_objects))}"
+        return f"nothing was rolled back: {'; '.join(map(str, state.foreign_objects))}"
     if state.stable is None:
         return "serves nobody"
     left = f"; {state.problem}" if state.problem else ""

@@ -148,7 +148,7 @@ class ApprovalSpec(SpecModel):
     weight: Weight | None = None
     """Before which weight of the canary; before the first when it is left out."""
     within: Duration = timedelta(days=1)
-    """Without an answer for so long the delivery is taken back, as inconclusive."""
+    """Without an answer for so long the delivery is rolled back, as inconclusive."""
     by: WhoMay = ProvenBy()
     """Who must say so; `names` where a name is enough, with no proof of whose it is."""
     not_the_requester: bool = False

@@ -130,7 +130,7 @@ class PatienceSpec(SpecModel):
     api: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """How long a region's API server may be silent before a delivery gives the region up; it goes on serving."""
     back: Duration = timedelta(hours=1)
-    """How long a delivery goes on trying to take back a region that it had to leave behind."""
+    """How long a delivery goes on trying to roll back a region that it had to leave behind."""
     call: Duration = Field(default=timedelta(seconds=10), gt=timedelta(0))
     """How long one call to MLflow may take; after that it counts as silence."""
     end: Duration = timedelta(seconds=30)

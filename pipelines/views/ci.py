@@ -20,7 +20,7 @@ NOT_BEGUN = "the delivery ended before it began"
 Result = type[FinalResult] | None
 RESULTS: Mapping[StepStatus, tuple[Result, str]] = {
     StepStatus.DONE: (None, ""),
-    StepStatus.UNDONE: (Skipped, "was done, and was taken back with its region"),
+    StepStatus.UNDONE: (Skipped, "was done, and was rolled back with its region"),
     StepStatus.SKIPPED: (Skipped, NOT_BEGUN),
     StepStatus.WAITING: (Skipped, NOT_BEGUN),
     StepStatus.RUNNING: (Error, "was at work when nothing more was heard"),

@@ -42,7 +42,7 @@ class NotificationKind(StrEnum):
     FREEZE = "freeze"
     """A step waits until nothing forbids it to change a region."""
     LEFT = "left"
-    """A region could not be taken back, and what closes it; or it is back after all."""
+    """A region could not be rolled back, and what closes it; or it is back after all."""
     CLOSED = "closed"
     """The delivery is over, whichever way."""
     TEST = "test"

@@ -16,9 +16,9 @@ CANARY_NAMES = {"canary": "stable", "challenger": "champion"}
 
 ENDINGS = {
     "delivered": "is in production",
-    "rolled-back": "was taken back",
-    "inconclusive": "was taken back undecided",
-    "interrupted": "was taken back: interrupted",
+    "rolled-back": "was rolled back",
+    "inconclusive": "was rolled back, undecided",
+    "interrupted": "was rolled back: interrupted",
     "failed": "could not be delivered",
 }
 
@@ -105,7 +105,7 @@ def others(numbers: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def headline(story: DeliveryState) -> str:
-    """The delivery in one line: `support-llm 3 was taken back: quality 0.21 against 0.92`."""
+    """The delivery in one line: `support-llm 3 was rolled back: quality 0.21 against 0.92`."""
     if story.started is None:
         return "nothing was recorded of this delivery"
     subject = f"{story.model} {story.version}"

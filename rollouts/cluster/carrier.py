@@ -304,8 +304,8 @@ class Fence:
     async def _take(self, above: int) -> Json:
         """The Lease in our hands; one that somebody holds who may be gone is watched until that is clear.
 
-        A guard has it until the trial is taken back, and no other part in the delivery: it is waited for as long as the
-        operation may take.
+        A guard has it until the trial is rolled back, and no other part in the delivery: it is waited for as long as
+        the operation may take.
         """
         met, watch = None, Watch()
         while True:

@@ -46,7 +46,7 @@ KEPT = ("replicas", "paused", "restartAt")
 def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
     """Whether that version is asked for already, as the stable one or on trial.
 
-    One that was taken back is not: it needs another try. Nor is one that never came up, whose image may be new.
+    One that was rolled back is not: it needs another try. Nor is one that never came up, whose image may be new.
 
     Raises:
         NotPossible: when it is, with other files, from another image, or started in another way.
@@ -58,7 +58,7 @@ def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
     if asked in known and stable and _image(snapshot) != engine.image:
         raise NotPossible(f"{again}, from another image: {_image(snapshot)}", hint=hint)
     if asked in known and stable and launch_of(snapshot.template) != engine.launch:
-        raise NotPossible(f"{again}, started with other arguments", hint="take it back first: `tidegate rollback`")
+        raise NotPossible(f"{again}, started with other arguments", hint="roll it back first: `tidegate rollback`")
     if any(digest != engine.digest for _, digest in known):
         raise NotPossible(f"{again}, with other files", hint="register a new version")
     return bool(known) and (stable is not None or _is_asked(snapshot, engine))
@@ -115,7 +115,7 @@ def replacement(rollout: Json, live: Json) -> Json:
     spec, metadata = live.get("spec") or {}, live["metadata"]
     kept = {key: spec[key] for key in KEPT if key in spec and key not in rollout["spec"]}
     annotations = {**(metadata.get("annotations") or {}), **rollout["metadata"].get("annotations", {})}
-    # The way back stays noted, for when this trial is taken back; but the same version on trial is no way back.
+    # The way back stays noted, for when this trial is rolled back; but the same version on trial is no way back.
     if annotations.get(PREVIOUS) == version_labels(rollout["spec"]["template"])[0]:
         del annotations[PREVIOUS]
     # What became of a trial before says nothing of this one.

@@ -144,7 +144,7 @@ class Guard:
     def __init__(
         self, config: Place, cluster: KubeClient, clock: Clock, tell: Callable[[str], None] = log.info
     ) -> None:
-        """`tell` gets a line for whatever is taken back, and one whenever what is wrong becomes another."""
+        """`tell` gets a line for whatever is rolled back, and one whenever what is wrong becomes another."""
         self._config, self._cluster, self._clock, self._tell = config, cluster, clock, tell
         self._region = _region(config, cluster, clock)
         self._vigil = SilenceTracker()

@@ -85,7 +85,7 @@ class RegionView(ABC):
 
     @property
     def unattended(self) -> GuardRollback | None:
-        """What the region's guard took back since the last version was deployed."""
+        """What the region's guard rolled back since the last version was deployed."""
         return guard_note(self.movers[0])
 
 
@@ -103,7 +103,7 @@ class RegionConfig(Place):
     warm_versions: int | None = None
     """Versions that were stable and are kept warm; None keeps none."""
     after_abort_seconds: float = 300.0
-    """How long the engines of a version stay up after it was taken back."""
+    """How long the engines of a version stay up after it was rolled back."""
     nodes_grow: bool = False
     """Whether nodes come when pods ask for them: then those that are there say nothing of room."""
 

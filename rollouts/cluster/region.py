@@ -186,7 +186,7 @@ class CarriedRegion(ABC, Generic[Seen]):
 
     @abstractmethod
     def _way_back_of(self, seen: Seen) -> str | None:
-        """The version that users go back to; None where there is nothing to take back."""
+        """The version that users go back to; None where there is nothing to roll back."""
 
     @abstractmethod
     async def _abort_at_once(self, to: str) -> None:

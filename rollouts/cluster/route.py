@@ -105,7 +105,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         snapshot = await self.look()
         peer = snapshot.other
         known = {snapshot.stable: snapshot.version(snapshot.stable), peer: (engine.version, engine.digest)}
-        # Said before the world is touched: what the other peer is about to serve. What a guard took back is over.
+        # Said before the world is touched: what the other peer is about to serve. What a guard rolled back is over.
         notes = snapshot.notes.model_copy(update={"versions": known, "previous": False})
         await self._write(snapshot, notes.on(snapshot.found, without=UNATTENDED))
         theirs = self._peers[peer].workload

@@ -98,7 +98,7 @@ class RegionSnapshot(RegionView):
 
     @property
     def trial(self) -> Revision | None:
-        """The version that is on its way to replace the stable one, taken back or not."""
+        """The version that is on its way to replace the stable one, rolled back or not."""
         return self._of_hash(self.argo.pod_hash) if self.argo.stable_hash and self.argo.in_progress else None
 
     @property
@@ -159,7 +159,7 @@ class RegionSnapshot(RegionView):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is on trial, asked for or copied: there is nothing to take back."""
+        """Whether nothing is on trial, asked for or copied: there is nothing to roll back."""
         asked, *_ = self.asked
         return not self.trial and self.stable is not None and asked == self.stable.version and not self.mirror
 
@@ -177,7 +177,7 @@ class RegionSnapshot(RegionView):
 
     @property
     def going_on(self) -> bool:
-        """Whether something is to be taken back that nobody else has asked for."""
+        """Whether something is to be rolled back that nobody else has asked for."""
         ours = self.foreign_change is None and not self.foreign_objects
         return self.stable is not None and not self.is_at_rest and ours
 

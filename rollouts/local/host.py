@@ -165,7 +165,7 @@ class Host:
             why = "no delivery runs here any more"
         # Only a canary needs a delivery: a region that serves one version is well without any.
         if region.on_trial and why:
-            log.warning("%s: %s; its canary is taken back", region.region, why)
+            log.warning("%s: %s; its canary is rolled back", region.region, why)
             await region.end_trial(why)
 
     async def _scrape(self) -> None:

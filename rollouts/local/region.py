@@ -193,7 +193,7 @@ class LocalRegion(BaseFleet):
             return await self.observe()
         what = f"version {canary}" if canary else "a version that was starting"
         # First: the one who finds the canary gone finds out why.
-        self._taken_away = f"{what} was taken back here at {self._clock.now():%H:%M:%S} UTC: {why}"
+        self._taken_away = f"{what} was rolled back here at {self._clock.now():%H:%M:%S} UTC: {why}"
         return await self.rollback(stable)
 
     async def close(self) -> None:

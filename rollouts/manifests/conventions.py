@@ -41,7 +41,7 @@ ROUTE_NOTES = "tidegate.dev/peers"
 """Annotation of an HTTPRoute with two backends: which version each serves, and what was asked last, as JSON."""
 
 UNATTENDED = "tidegate.dev/unattended"
-"""Annotation of the Rollout, or of the stable's Service: which trial the region's guard took back last, when, and who
+"""Annotation of the Rollout, or of the stable's Service: which trial the region's guard rolled back last, when, and who
 had carried it, as JSON."""
 
 GUARD = "tidegate.dev/guard"

@@ -241,7 +241,7 @@ class CanarySpec(SpecModel):
     min_replicas: int = Field(default=1, ge=1)
     """Never fewer, whatever its weight: a canary without a ready engine loses its routes."""
     after_abort: Duration = Field(default=timedelta(minutes=5), gt=timedelta(0))
-    """How long its engines stay up after they were taken back, to be looked at; they hold GPUs. To Argo Rollouts, 0
+    """How long its engines stay up after they were rolled back, to be looked at; they hold GPUs. To Argo Rollouts, 0
     would mean for ever."""
 
     def contradictions(self) -> Iterator[SpecConflict]:

@@ -85,7 +85,7 @@ def their_rollout(
 
 
 def quickstart(bed: Bed) -> Told:
-    """All of the page: one version delivered, a late one taken back; no request fails."""
+    """All of the page: one version delivered, a late one rolled back; no request fails."""
     region = next(iter(bed.around.clusters))
     model = DeliveredModel(bed, NAME, [[region]])
     model.spec.unlink()

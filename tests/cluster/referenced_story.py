@@ -167,7 +167,7 @@ def written_back(model: DeliveredModel, region: str, write: Callable[[], None], 
 
 
 def routed(bed: Bed, *, sets: bool = False) -> Told:
-    """The same with two backends of one HTTPRoute; a late version is taken back by the gates, and once by hand.
+    """The same with two backends of one HTTPRoute; a late version is rolled back by the gates, and once by hand.
 
     Engines are of Deployments, or of LeaderWorkerSets. A golden set is asked before users, through the API server.
     """
@@ -203,7 +203,7 @@ def routed(bed: Bed, *, sets: bool = False) -> Told:
 
 
 def pooled(bed: Bed) -> Told:
-    """With two InferencePools: refused where the gateway does not take them, delivered and taken back where it does."""
+    """With two InferencePools: refused where the gateway does not take them, delivered and rolled back where it does."""
     region = next(iter(bed.around.clusters))
     pools = [f"{NAME}-{peer}" for peer in ("blue", "green")]
     if not kubectl(

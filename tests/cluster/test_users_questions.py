@@ -1,4 +1,4 @@
-"""A version that is worse on users' own questions alone is taken back in clusters too, and nothing of them is left."""
+"""A version that is worse on users' own questions alone is rolled back in clusters too, and nothing of them is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trial without a carrier: what takes it back when nobody does, also after the region's API server was away."""
+"""A trial without a carrier: what rolls it back when nobody does, also after the region's API server was away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAKE_OVER_SECONDS = 90
 
 
 def carrier_killed(bed: Bed) -> Told:
-    """`kill -9` of tidegate with half of the users on the canary: the guard takes it back once the Lease allows."""
+    """`kill -9` of tidegate with half of the users on the canary: the guard rolls it back once the Lease allows."""
     model, first = _guarded(bed, "carrier-killed", list(bed.around.clusters)[-1])
     with model.users():
         second = model.version()
@@ -65,7 +65,7 @@ def region_back_with_carrier(bed: Bed) -> Told:
     assert done.code == 4, f"{done.out}\n{done.err}"
     (region,) = model.regions
     whose = "the guard" if bed.ask(region, lambda client: _told(client, model.name)) else "the delivery itself"
-    return told_of(model, f"exit {done.code}", note=f"{whose} took it back, {seconds}")
+    return told_of(model, f"exit {done.code}", note=f"{whose} rolled it back, {seconds}")
 
 
 TOGETHER: dict[str, Callable[[Bed], Told]] = {"carrier_killed": carrier_killed}

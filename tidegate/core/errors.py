@@ -4,7 +4,7 @@
     ├── UsageError     2   asked for something that cannot be
     │   ├── SpecError      a file is wrong; carries every problem found in it
     │   └── Refused        right in itself, but not now (another delivery runs, too little memory)
-    ├── Interrupted  130   a person or the system asked us to stop; the delivery was taken back
+    ├── Interrupted  130   a person or the system asked us to stop; the delivery was rolled back
     ├── OutsideError   4   registry, Prometheus, proxy, engine: something outside was not there
     └── NotGenuine     5   a record is not what was written: changed, inserted, removed, or signed by nobody known
 
@@ -26,11 +26,11 @@ class ExitCode(IntEnum):
     DELIVERED = 0
     """Or: the command did what it says."""
     ROLLED_BACK = 1
-    """A gate failed; taken back."""
+    """A gate failed; rolled back."""
     USAGE = 2
     """Wrong usage or spec, or refused for now: whatever runs goes on as before."""
     INCONCLUSIVE = 3
-    """The evidence did not suffice; taken back."""
+    """The evidence did not suffice; rolled back."""
     OUTSIDE = 4
     """Registry, Prometheus, proxy, engine, disk: something outside was not there, or failed."""
     NOT_GENUINE = 5
@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
     INTERNAL = 70
     """A bug in tidegate, as `EX_SOFTWARE` of sysexits.h; says nothing about the version."""
     INTERRUPTED = 130
-    """Asked to stop by a signal, or a terminal that closed; what was delivered is taken back. As shells say it."""
+    """Asked to stop by a signal, or a terminal that closed; what was delivered is rolled back. As shells say it."""
     NO_READER = 141
     """Nobody reads the output any more, as behind `| head`; as shells say it of SIGPIPE."""
 

@@ -106,7 +106,7 @@ async def bake(context: Context, step: PlanStep) -> None:
             for region, comparison in compared.items():
                 for verdict in await _verdicts(context, region, comparison, final=over):
                     context.journal.verdict(step, verdict, context.trials.written(step.id), region=region)
-                    # Nothing is on trial: only proof that the region is not well takes it back, no lack of evidence.
+                    # Nothing is on trial: only proof that the region is not well rolls it back, no lack of evidence.
                     if verdict.outcome is GateOutcome.FAIL:
                         raise Stopped(Ending.ROLLED_BACK, f"{region}: gate {verdict.gate}: {verdict.reason}")
             if not over:

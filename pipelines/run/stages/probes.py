@@ -37,7 +37,7 @@ FIRST_WAIT_SECONDS = 1.0
 async def command_verdict(context: Context, step: PlanStep, gate: str, *, rollback: float) -> Verdict:
     """What a command makes of both arms; what it said before this process is not asked again.
 
-    `rollback` is the gate's share of the chance that a version that is no worse is taken back, where it brings scores.
+    `rollback` is the gate's share of the chance that a version that is no worse is rolled back, where it brings scores.
 
     Raises:
         NotPossible: an arm has no address, or this process runs no commands.

@@ -62,7 +62,7 @@ def rollout(site: Site, analyses: tuple[Json, ...]) -> Json:
     With an autoscaler it says no number of engines, or saying it again would take some away.
     """
     fleet, release = site.fleet, site.release
-    # Counted are all that were made in between, those that were taken back too (`isRollbackWithinWindow`); and no
+    # Counted are all that were made in between, those that were rolled back too (`isRollbackWithinWindow`); and no
     # trial comes back through it past its gates, since each is a template of its own.
     window = {"rollbackWindow": {"revisions": HISTORY}} if fleet.previous else {}
     spec: Json = {

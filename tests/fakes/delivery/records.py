@@ -152,7 +152,7 @@ def bad_answers(version: str = "3", *, champion: str = "2", start: datetime = ST
 
 
 def slow(version: str = "4", *, champion: str = "2", start: datetime = START) -> list[Event]:
-    """A slow version is taken back at its first users."""
+    """A slow version is rolled back at its first users."""
     delivery = Delivery(version, champion=champion, start=start).open()
     delivery.prepare(REGIONS[0]).offline(canary=0.92).shadow(REGIONS[0])
     delivery.canary(REGIONS[0], 25, ttft=0.262).undo(REGIONS[0])

@@ -18,7 +18,7 @@ Send = Callable[[str, str, Mapping[str, str], bytes], tuple[int, bytes]]
 
 @dataclass
 class Canary:
-    """A Canary whose traffic is at its last weight: from there it is promoted, or taken back."""
+    """A Canary whose traffic is at its last weight: from there it is promoted, or rolled back."""
 
     spec: Mapping[str, Any]
     checksum: str

@@ -1,4 +1,4 @@
-"""A program that knows only `import tidegate` delivers, takes back, resumes and looks."""
+"""A program that knows only `import tidegate` delivers, rolls back, resumes and looks."""
 
 from __future__ import annotations
 

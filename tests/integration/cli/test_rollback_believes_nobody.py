@@ -154,7 +154,7 @@ class ThisMachine:
 
     async def promote_one(self, *, and_end: bool = False) -> None:
         """A delivery of version 7 has promoted eu-west-1, is on trial in us-east-1, and its process died; with
-        `and_end` the host before it, which takes back no trial any more."""
+        `and_end` the host before it, which rolls back no trial any more."""
         with delivery_runs(self.state):
             host = await self.up()
             for region in REGIONS:

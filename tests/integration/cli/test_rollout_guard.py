@@ -71,7 +71,7 @@ def until(port: int, path: str, status: int) -> str:
 
 @pytest.mark.slow(reason="the guard's process starts, and looks once before it ends")
 def test_it_is_ready_says_so_and_ends_when_it_is_told(there: Clusters, tmp_path: Path) -> None:
-    """What it takes back, and when, is told where no half a minute has to pass: `tests/unit/rollouts/cluster`."""
+    """What it rolls back, and when, is told where no half a minute has to pass: `tests/unit/rollouts/cluster`."""
     port = free_port()
     with guarding(there, tmp_path, port) as process:
         until(port, "/readyz", 200)

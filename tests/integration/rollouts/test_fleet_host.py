@@ -199,7 +199,7 @@ async def test_a_canary_whose_delivery_hangs_is_taken_back_and_it_says_why(state
     canary = [request.started for request in users.requests if request.role == "canary"]
     assert canary and max(canary) - stopped_at < UNATTENDED_SECONDS + 2
     taken_away = (await fleet.observe()).taken_away
-    assert taken_away.startswith("version 7 was taken back here at ")
+    assert taken_away.startswith("version 7 was rolled back here at ")
     assert taken_away.endswith(": nothing was heard of a test for 2s")
     with delivery(state):
         assert (await fleet.deploy(stand_in("8"))).taken_away == ""

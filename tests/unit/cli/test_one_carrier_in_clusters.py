@@ -195,15 +195,15 @@ def one_of_two_delivers(told: Told) -> None:
 
 
 def rolls_back(told: Told) -> None:
-    """No matter who carries the delivery; one that is over as delivered is not taken back by a plain rollback."""
+    """No matter who carries the delivery; one that is over as delivered is not rolled back by a plain rollback."""
     hold(told, delivered_in(told))
     assert {code for name, code in told.endings.items() if "rollback" in name} == {0}
-    # Who is taken back by a person has not failed.
+    # Who is rolled back by a person has not failed.
     assert Ending.FAILED not in told.endings.values()
 
 
 def splits_nothing(told: Told) -> None:
-    """Nobody tells the delivery to end: it ends where it was taken back, or delivers everywhere."""
+    """Nobody tells the delivery to end: it ends where it was rolled back, or delivers everywhere."""
     hold(told, delivered_in(told))
     # 4 where it saw that the delivery went on in another region.
     assert told.endings["2 rollback without MLflow"] in (ExitCode.DELIVERED, ExitCode.OUTSIDE)

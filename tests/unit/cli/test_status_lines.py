@@ -102,7 +102,7 @@ UNKNOWN = {
     "problem": f"{THEIRS}; its 4 pods may serve",
     "foreign_objects": [THEIRS, THEIRS.model_copy(update={"kind": "Service"})],
 }
-TAKEN = "version 2 was taken back here at 12:00:00 UTC: nothing was heard of ci-7 for 15m"
+TAKEN = "version 2 was rolled back here at 12:00:00 UTC: nothing was heard of ci-7 for 15m"
 REGIONS = {
     "empty": a_region(phase=RegionPhase.EMPTY),
     "steady": a_region(stable=an_arm(Role.STABLE, "3"), previous=an_arm(Role.PREVIOUS, "2")),

@@ -147,7 +147,7 @@ def test_what_nobody_knows_of_both_answers_is_not_the_same(asked: str) -> None:
 
 
 def test_prompts_that_stable_left_without_an_answer_say_nothing_of_the_canary() -> None:
-    """An overloaded stable arm took back a healthy canary."""
+    """An overloaded stable arm rolled back a healthy canary."""
     both = PairedAnswer(stable=PairedReply(), canary=PairedReply(), similarity=0.9)
     pairs = (*(both,) * 10, *(PairedAnswer(canary=PairedReply()),) * 20, *(PairedAnswer(),) * 10)
     for _, test in metric_tests(AnalysisPlan(agreement=AgreementGate())):

@@ -106,10 +106,10 @@ STORIES: dict[str, tuple[Given, Ending, str]] = {
         at("smoke@eu-west-1", STARTED, END_TRIAL), STOPPED, "UTC: nothing was heard of ci-7 for 15m"
     ),
     "a trial that the region ended within a look": (
-        at("canary@eu-west-1/50", STARTED, END_TRIAL), STOPPED, "version 2 was taken back here at "
+        at("canary@eu-west-1/50", STARTED, END_TRIAL), STOPPED, "version 2 was rolled back here at "
     ),
-    "a region that somebody takes back within a look": (at("canary@eu-west-1/50", TRAFFIC, TAKE_BACK), STOPPED, HERE),
-    "a region that somebody takes back while it bakes": (at("bake@1", STARTED, TAKE_BACK), STOPPED, HERE),
+    "a region that somebody rolls back within a look": (at("canary@eu-west-1/50", TRAFFIC, TAKE_BACK), STOPPED, HERE),
+    "a region that somebody rolls back while it bakes": (at("bake@1", STARTED, TAKE_BACK), STOPPED, HERE),
 }  # fmt: skip
 CODES = {
     BACK: ExitCode.ROLLED_BACK,

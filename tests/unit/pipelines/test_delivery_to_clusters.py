@@ -149,7 +149,7 @@ async def test_a_deliverer_whose_region_the_guard_took_back_is_interrupted_and_t
     world.when(f"canary@{region.region}/50", "traffic", alone)
     result = await world.deliver()
     assert (result.ending, result.exit_code) == (Ending.INTERRUPTED, ExitCode.OUTSIDE), result.reason
-    at, told = f"canary@{region.region}/50", f"version {CHALLENGER} was taken back by the region's guard at"
+    at, told = f"canary@{region.region}/50", f"version {CHALLENGER} was rolled back by the region's guard at"
     assert result.reason.startswith(f"{at}: support-llm in {region.region}: {told} ")
     assert "nothing was heard of its carrier (ci-7 (process 7)) since" in result.reason
     assert world.stable_versions() == NOWHERE

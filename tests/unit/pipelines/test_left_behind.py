@@ -1,4 +1,4 @@
-"""A region that cannot be taken back is tried again while the delivery lives, is told as open, and holds up nobody."""
+"""A region that cannot be rolled back is tried again while the delivery lives, is told as open, and holds up nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process finds that carries a delivery on, or a person who takes it back."""
+"""What a process finds that carries a delivery on, or a person who rolls it back."""
 
 from __future__ import annotations
 

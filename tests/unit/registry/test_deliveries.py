@@ -129,6 +129,6 @@ def test_no_matter_who_carries_a_delivery_hears_with_its_next_sign_of_life_that_
     deliveries.join(ledger.delivery, carries=False).append(asked)
     with pytest.raises(StopAsked, match="asked to stop by ann"):
         ledger.beat()
-    # It is still its own, to be taken back and closed.
+    # It is still its own, to be rolled back and closed.
     ledger.append(Event(at=clock.now(), step="undo@eu-west-1", kind="done", message="back"))
     ledger.close("interrupted", "asked to stop by ann")

@@ -1,4 +1,4 @@
-"""A wave that was promoted is written to a real repository, once, whatever happens meanwhile; and taken back."""
+"""A wave that was promoted is written to a real repository, once, whatever happens meanwhile; and rolled back."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ async def test_a_verdict_is_told_when_it_is_given_and_again_when_all_is_back(tmp
     )
     assert stopped.headline == "support-llm 2 is stopped in offline@eu-west-1"
     assert stopped.text.startswith("gate quality: canary scores 0.00 against 1.00")
-    assert (closed.kind, closed.headline) == (NotificationKind.CLOSED, "support-llm 2 was taken back")
+    assert (closed.kind, closed.headline) == (NotificationKind.CLOSED, "support-llm 2 was rolled back")
 
 
 async def test_no_matter_who_may_approve_is_told_how(tmp_path: Path) -> None:

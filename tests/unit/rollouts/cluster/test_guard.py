@@ -88,7 +88,7 @@ async def test_it_is_told_on_the_rollout_and_in_an_event_and_by_the_one_who_look
     await on_trial(region)
     (back,) = await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
     told = str(back.taken)
-    assert told.startswith("version 2 was taken back by the region's guard at 2026-01-01 00:0")
+    assert told.startswith("version 2 was rolled back by the region's guard at 2026-01-01 00:0")
     assert told.endswith(f" UTC: nothing was heard of its carrier (ci-7 (process 7)) since {back.taken.since:%H:%M:%S}")
     (event,) = (each for each in region.cluster.list(EVENTS) if each["reason"] == "Unattended")
     assert (event["type"], event["message"], event["involvedObject"]["name"]) == ("Warning", told, NAME)
@@ -109,7 +109,7 @@ async def test_no_matter_who_comes_back_is_told_that_he_was_replaced_by_whom_and
     fleet = await on_trial(region)
     await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
     with pytest.raises(
-        NotTheCarrier, match=r"support-llm in eu-west-1: version 2 was taken back by the region's guard"
+        NotTheCarrier, match=r"support-llm in eu-west-1: version 2 was rolled back by the region's guard"
     ):
         await fleet.observe()
     with pytest.raises(NotTheCarrier, match=r"nothing was heard of its carrier"):

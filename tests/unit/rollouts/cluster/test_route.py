@@ -231,8 +231,8 @@ async def test_the_guard_takes_back_what_nobody_carries(region: RouteRegion) -> 
     assert taken is not None
     assert (taken.taken.version, taken.state.problem, region.weights) == ("2", None, [(100, 0), (100, 0)])
     state = await region.open().observe()
-    assert "taken back by the region's guard" in state.taken_away
-    with pytest.raises(NotTheCarrier, match="taken back by the region's guard"):
+    assert "rolled back by the region's guard" in state.taken_away
+    with pytest.raises(NotTheCarrier, match="rolled back by the region's guard"):
         await region.fleet.shift(50)
     assert (await region.open().deploy(TWO)).taken_away == ""
 
