@@ -203,7 +203,7 @@ def routed(bed: Bed, *, sets: bool = False) -> Told:
 
 
 def pooled(bed: Bed) -> Told:
-    """With two InferencePools: refused where the gateway does not take them, delivered and rolled back where it does."""
+    """With two InferencePools: refused where no gateway takes them, delivered and rolled back where one does."""
     region = next(iter(bed.around.clusters))
     pools = [f"{NAME}-{peer}" for peer in ("blue", "green")]
     if not kubectl(

@@ -86,7 +86,7 @@ def dying(bed: Bed) -> Told:
 
 
 def aborted(bed: Bed) -> Told:
-    """Three deliveries are rolled back one after the other; the version before the champion stays warm all the while."""
+    """Three deliveries are rolled back in a row; the version before the champion stays warm all the while."""
     model, first = model_served(bed, "aborted", stages=UNGATED)
     (region,) = model.regions
     with model.users():
