@@ -265,10 +265,11 @@ def main() -> None:
     if ways.get("fail"):
         sys.exit(ways["fail"])
     app = StandIn(options.served_model_name, options.model, options.max_num_batched_tokens).app(options.middleware)
-    server = uvicorn.Server(
-        uvicorn.Config(app, host=options.host, port=options.port, log_level="warning", access_log=False)
+    idle = int(os.environ.get("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "5"))
+    how = uvicorn.Config(
+        app, options.host, options.port, log_level="warning", timeout_keep_alive=idle
     )
-    asyncio.run(serve(server, ways))
+    asyncio.run(serve(uvicorn.Server(how), ways))
 
 
 if __name__ == "__main__":

@@ -72,9 +72,10 @@ def test_a_loader_that_the_environment_lacks_is_told_before_anything_starts() ->
     )
 
 
-def test_an_engine_asks_nobody_on_the_network() -> None:
+def test_an_engine_asks_nobody_on_the_network_and_leaves_it_to_gateways_to_close_connections() -> None:
     environment = launch(settings()).environment
     assert environment["HF_HUB_OFFLINE"] == environment["VLLM_NO_USAGE_STATS"] == "1"
+    assert int(environment["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"]) > 3600
 
 
 def test_only_engines_on_a_cpu_save_a_process() -> None:
