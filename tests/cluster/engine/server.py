@@ -266,9 +266,7 @@ def main() -> None:
         sys.exit(ways["fail"])
     app = StandIn(options.served_model_name, options.model, options.max_num_batched_tokens).app(options.middleware)
     idle = int(os.environ.get("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "5"))
-    how = uvicorn.Config(
-        app, options.host, options.port, log_level="warning", timeout_keep_alive=idle
-    )
+    how = uvicorn.Config(app, options.host, options.port, log_level="warning", timeout_keep_alive=idle)
     asyncio.run(serve(uvicorn.Server(how), ways))
 
 

@@ -15,6 +15,7 @@ from engine_images.adapters.environment import find_engine_environment
 from engine_images.arguments.validation import ALLOWED, OTHER_NAMES, RESERVED
 from engine_images.arguments.values import KIND_OF, REPEATED, SEVERAL, Arguments, command_line
 from engine_images.entrypoint import compile_key
+from engine_images.launch import ENVIRONMENT
 from tidegate.testing import write_tiny_model
 
 ASK = Path(vllm_arguments.__file__)
@@ -166,5 +167,6 @@ def test_the_variables_that_vllm_leaves_out_of_its_key_are_read_off_it() -> None
     folder = Path(compile_key.__file__).parent
     done = subprocess.run([environment.python, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
     found = set(done.stdout.split())
-    assert {"VLLM_CACHE_ROOT", "VLLM_LOGGING_LEVEL", "VLLM_FORCE_AOT_LOAD", "VLLM_NO_USAGE_STATS"} <= found
+    every_engines = {each for each in ENVIRONMENT if each.startswith("VLLM_")}
+    assert {"VLLM_CACHE_ROOT", "VLLM_LOGGING_LEVEL", "VLLM_FORCE_AOT_LOAD", *every_engines} <= found
     assert not {"VLLM_PLUGINS", "VLLM_CPU_OMP_THREADS_BIND"} & found
