@@ -122,7 +122,6 @@ class TheirRollout:
             "image": self.image,
             "args": [f"--model={weights}", f"--served-model-name={self.name}", "--port=8000"],
             "ports": [{"name": "http", "containerPort": 8000}],
-            # Not 5 s, after which a quiet canary closes a connection just as the gateway uses it again.
             "env": [{"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "4000"}],
             "resources": {"requests": {"cpu": "20m", "memory": "192Mi"}, "limits": {"memory": "192Mi"}},
             "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}, "periodSeconds": 2},

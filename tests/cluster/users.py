@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 from typing import TextIO
 
@@ -58,7 +59,9 @@ class Record:
                 lines = file.read().rpartition(b"\n")[0]
             if lines:
                 self._read += len(lines) + 1
-                self._asked += [Asked(**json.loads(line)) for line in lines.splitlines()]
+                asked = (Asked(**json.loads(line)) for line in lines.splitlines())
+                # A gateway programs a route seconds after it was written: the first user is one who is served.
+                self._asked += asked if self._asked else dropwhile(lambda one: one.failed, asked)
         return self._asked
 
 

@@ -112,7 +112,6 @@ vllm:time_per_output_token_seconds_bucket{le="+Inf",model_name="m"} 400
 vllm:e2e_request_latency_seconds_bucket{le="1.0",model_name="m"} 7
 vllm:e2e_request_latency_seconds_bucket{le="+Inf",model_name="m"} 10
 vllm:request_success_total{finished_reason="stop",model_name="m"} 10
-vllm:gpu_cache_usage_perc{model_name="m"} 0.4
 """,
     # vllm/v1/metrics/loggers.py since 0.11, with a label for each engine of a pod.
     "vllm 0.33": """
@@ -129,7 +128,6 @@ vllm:request_time_per_output_token_seconds_bucket{engine="0",le="+Inf",model_nam
 vllm:e2e_request_latency_seconds_bucket{engine="0",le="1.0",model_name="m"} 7
 vllm:e2e_request_latency_seconds_bucket{engine="0",le="+Inf",model_name="m"} 10
 vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} 10
-vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.4
 """,
     "llm-d-inference-sim": """
 vllm:time_to_first_token_seconds_bucket{le="0.25",model_name="m"} 6
