@@ -32,7 +32,7 @@ ENVIRONMENT = {
     # All files are here and proven; an engine that fetched one could serve something else.
     "HF_HUB_OFFLINE": "1",
     # Longer than a gateway keeps a connection that nobody uses, an hour by Envoy's default. With vLLM's own 5 s a
-    # request now and then meets one that is being closed, and its user gets 503: most of all on a quiet canary.
+    # request may meet one that is being closed, and its user gets 503: most of all on a quiet canary.
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "4000",
 }
 
