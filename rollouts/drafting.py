@@ -136,7 +136,8 @@ async def drafted_from_route(
         there = "; ".join(", ".join(rule) or "none" for rule in rules)
         raise UsageError(f"HTTPRoute {route}: found backends {there}; expected rules that share the same two")
     (backends,) = pairs.values()
-    pods = {backend: await _pods_of(cluster, ref) for backend, ref in backends.items()}
+    running = (await cluster.list(DEPLOYMENTS)).items
+    pods = {backend: await _pods_of(cluster, ref, running) for backend, ref in backends.items()}
     label = await _told_apart_by(cluster, *(labels for labels, _ in pods.values()))
     peers, serving = dict[str, Json](), dict[str, Any]()
     for backend, (labels, workload) in pods.items():
@@ -149,17 +150,16 @@ async def drafted_from_route(
     said = {"name": name or route, "whose": f"two backends of HTTPRoute {route}", "weights_from": "percent of users"}
     fleet: Json = {"kind": "route", "namespace": cluster.namespace, "route": route}
     fleet |= {"label": re.sub(r"\W", "_", label or "service"), "peers": peers}
-    entry = _entry(found) or await _gateway(cluster, found) or TODO_ENTRY
-    place = {"entry": entry, "prometheus": TODO_PROMETHEUS}
+    place = {"entry": _entry(found) or await _gateway(cluster, found) or TODO_ENTRY, "prometheus": TODO_PROMETHEUS}
     return _spec(fleet, context, place, serving, weights=(), fleet_note="" if label else todo, **said)
 
 
-async def _pods_of(cluster: KubeClient, ref: Json) -> tuple[Mapping[str, str], Json | None]:
+async def _pods_of(cluster: KubeClient, ref: Json, running: Sequence[Json]) -> tuple[Mapping[str, str], Json | None]:
     """The labels of the pods behind a backend, and the one Deployment that they are of."""
     pool = ref.get("kind") == INFERENCE_POOLS.kind
     live = await cluster.find(INFERENCE_POOLS if pool else SERVICES, str(ref["name"]))
     wanted: Json = at(live, "spec", "selector", *(["matchLabels"] if pool else []), default={})
-    labels = [(_pod_labels(each), each) for each in (await cluster.list(DEPLOYMENTS)).items if wanted]
+    labels = [(_pod_labels(each), each) for each in running if wanted]
     found = [(has, each) for has, each in labels if wanted.items() <= has.items()]
     return found[0] if len(found) == 1 else (wanted, None)
 

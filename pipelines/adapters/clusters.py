@@ -16,6 +16,7 @@ from pipelines.plan.region_objects import rendering
 from pipelines.ports import UserSamples
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
+from registry.model import number_of
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig
@@ -124,8 +125,7 @@ def cluster_fleet(
     )
     tried = engines[-1] if engines and fleet.patches else None
     if tried:
-        number, digest = tried.version.partition("-")[0], tried.digest
-        launch = image_launch(spec, fleet, spec.engine, version=number, digest=digest)
+        launch = image_launch(spec, fleet, spec.engine, version=number_of(tried.version), digest=tried.digest)
         tried = tried.model_copy(update={"launch": launch})
     return ArgoFleet(ours, render=rendering(spec, fleet, region, public_keys), tried=tried, **options)
 
