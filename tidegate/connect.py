@@ -60,7 +60,7 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.metrics import MetricSource, PresetName
 from tidegate.core.spec import SpecError
-from tidegate.planning import images_of
+from tidegate.planning import images_of, require_assessments
 from tidegate.surroundings import Surroundings
 
 
@@ -310,6 +310,7 @@ def preconditions(
     if not clusters:
         yield from there(lambda: require_clients(at.registry, (plan.version, plan.champion)))
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
+    yield from there(lambda: require_assessments(spec, plan, at.registry))
     access = git_access_for(spec, SystemClock())
     try:
         if (edits := preview_git(spec, access, plan if tell else None)) is not None and tell:
