@@ -26,18 +26,7 @@ def _no_plugin(_value: object) -> None:
     raise at_odds("an SLI plugin, which is code that only Sloth runs", "either events or raw")
 
 
-class SlothPart(SpecModel):
-    """A part of a file of Sloth's, which ignores keys that it does not know: those that begin with `x-` we do too."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_extensions(cls, data: object) -> object:
-        if not isinstance(data, dict):
-            return data
-        return {key: value for key, value in data.items() if not str(key).startswith("x-")}
-
-
-class EventsPart(SlothPart):
+class EventsPart(SpecModel):
     """Bad events over all events."""
 
     error_query: Query
@@ -50,13 +39,13 @@ class EventsPart(SlothPart):
         return self
 
 
-class RawPart(SlothPart):
+class RawPart(SpecModel):
     """A query that gives the share of bad events itself."""
 
     error_ratio_query: Query
 
 
-class SliPart(SlothPart):
+class SliPart(SpecModel):
     """What is measured, in one of two ways."""
 
     events: EventsPart | None = None
@@ -76,7 +65,7 @@ class SliPart(SlothPart):
         return RawSli(error_ratio_query=self.raw.error_ratio_query)
 
 
-class AlertPart(SlothPart):
+class AlertPart(SpecModel):
     """What one alert has besides what both have."""
 
     disable: bool = False
@@ -84,7 +73,7 @@ class AlertPart(SlothPart):
     annotations: AnnotationTexts = Field(default_factory=dict)
 
 
-class AlertingPart(SlothPart):
+class AlertingPart(SpecModel):
     """Both alerts of an SLO."""
 
     name: str = ""
@@ -107,7 +96,7 @@ class AlertingPart(SlothPart):
         return Alert(name=self.name, labels=labels, annotations=annotations)
 
 
-class PluginPart(SlothPart):
+class PluginPart(SpecModel):
     """One step after Sloth's own chain."""
 
     id: Annotated[str, AfterValidator(_known_plugin)]
@@ -116,13 +105,13 @@ class PluginPart(SlothPart):
     """Before Sloth's own rules, which a negative one means, it would have no effect."""
 
 
-class PluginsPart(SlothPart):
+class PluginsPart(SpecModel):
     """What is done besides Sloth's own chain."""
 
     chain: tuple[PluginPart, ...] = ()
 
 
-class SloPart(SlothPart):
+class SloPart(SpecModel):
     """One promise of a service."""
 
     name: Name
@@ -155,7 +144,7 @@ class SloPart(SlothPart):
         )
 
 
-class ServicePart(SlothPart):
+class ServicePart(SpecModel):
     """The SLOs of one service, whatever the document around them."""
 
     service: Name
@@ -224,7 +213,7 @@ class ObjectSlo(SloPart):
     alerting: ObjectAlerting
 
 
-class ObjectMetadata(SlothPart):
+class ObjectMetadata(SpecModel):
     """Of the object; what a cluster adds to it is not ours to judge."""
 
     model_config = ConfigDict(extra="ignore")
@@ -243,7 +232,7 @@ class ServiceLevelSpec(ServicePart):
     slos: tuple[ObjectSlo, ...] = Field(min_length=1)
 
 
-class PrometheusServiceLevel(SlothPart):
+class PrometheusServiceLevel(SpecModel):
     """The object as a cluster has it."""
 
     api_version: Literal["sloth.slok.dev/v1"] = Field(alias="apiVersion")
