@@ -89,8 +89,8 @@ def _variables(spec: Delivery) -> Iterator[tuple[Loc, str]]:
 def _credentials(spec: Delivery) -> Iterator[tuple[Loc, CredentialSource]]:
     for where, endpoint in _prometheuses(spec):
         yield from (((*where, *place), source) for place, source in endpoint.secrets())
-    if spec.git:
-        yield from ((("git", *place), source) for place, source in spec.git.sources())
+    if spec.git and spec.git.auth:
+        yield ("git", "auth", "password"), spec.git.auth.password
 
 
 def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str, bool]]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
-from fakes.delivery.records import REGIONS, START, Delivery, bad_answers, delivered, interrupted, slow, users
+from fakes.delivery.records import REGIONS, START, Delivery, bad_answers, delivered, slow, users
 from fakes.html import Read
 from hypothesis import given
 from hypothesis import strategies as st
