@@ -27,8 +27,6 @@ ENGINE_START_SECONDS = 25.0
 SMOKE_SECONDS = 2.0
 """Three short answers; also what a promotion is expected to take, which needs no start."""
 
-GIT_SECONDS = 10.0
-"""A fetch and a push; how long a merge or a sync takes is for others to say."""
 FINALIZE_SECONDS = 1.0
 
 
@@ -79,8 +77,6 @@ def _steps(spec: Delivery, prompts: int) -> Iterator[PlanStep]:
     for wave, regions in enumerate(spec.regions.waves, start=1):
         for region in regions:
             yield from _region_steps(spec, wave, region, prompts)
-        if spec.git:
-            yield PlanStep(stage=StageName.GIT, wave=wave, expected_seconds=GIT_SECONDS)
         bake = spec.regions.bake.total_seconds()
         yield PlanStep(stage=StageName.BAKE, wave=wave, expected_seconds=bake)
     yield PlanStep(stage=StageName.FINALIZE, expected_seconds=FINALIZE_SECONDS)

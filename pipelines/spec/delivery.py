@@ -37,7 +37,7 @@ from pipelines.spec.approvals import (
     Weight,
     approval_conflicts,
 )
-from pipelines.spec.git import GitSpec, git_conflicts
+from pipelines.spec.git import GitSpec
 from pipelines.spec.load import LoadSettings, load_conflicts
 from pipelines.spec.sections import (
     IN_CLUSTERS,
@@ -260,11 +260,9 @@ class Delivery(SpecModel):
         stages, weights = [stage.name for stage in self.stages], self.canary.weights if self.canary else ()
         asked = approval_conflicts(self.approvals, self.regions.names, len(self.regions.waves), stages, weights)
         yield from below(("approvals",), asked)
-        if self.git:
-            if isinstance(self.fleet, LocalFleet):
-                expected = "`fleet: {kind: argo, ...}`, or no `git`"
-                yield SpecConflict(("git",), "a repository for the local fleet", expected)
-            yield from below(("git",), git_conflicts(self.git, self.regions.names))
+        if self.git and isinstance(self.fleet, LocalFleet):
+            expected = "`fleet: {kind: argo, ...}`, or no `git`"
+            yield SpecConflict(("git",), "a repository for the local fleet", expected)
         if self.workflow:
             clusters = self.fleet if isinstance(self.fleet, ClusterFleetSpec) else None
             yield from below(("workflow",), workflow_conflicts(self.workflow, clusters))
@@ -313,11 +311,9 @@ class Delivery(SpecModel):
                 yield SpecConflict(("fleet", "unattended"), format_duration(self.fleet.unattended), expected)
 
     def _around_image(self) -> Iterator[SpecConflict]:
-        """An image of one's own next to one that is built, or without anybody who brings it its weights."""
+        """An image of one's own without anybody who brings it its weights."""
         if self.engine.image is None:
             return
-        if self.workflow and self.workflow.build:
-            yield SpecConflict(("workflow", "build"), "a build next to `engine.image`", "one of the two")
         weights = self.engine.weights_place
         lacking = {"image": weights.image, "tracking_uri": weights.tracking_uri}
         if weights.from_registry and not self.workflow and not all(lacking.values()):

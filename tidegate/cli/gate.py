@@ -241,7 +241,7 @@ def serve(
 
     if not timedelta(minutes=1) <= within <= timedelta(days=30):
         raise UsageError(f"--within {within}: expected 1m to 30d")
-    listen = ListenOptions(address, None, token, host or (), tls_cert, tls_key, "--token")
+    listen = ListenOptions(address, token, host or (), tls_cert, tls_key)
     judged, at = read_gates(gates, of_prometheus=True), endpoint_at(prometheus, access)
     # Requests are answered without this context.
     tell = partial(_tell, given())

@@ -163,7 +163,6 @@ class LoadBlocks:
         cost = self._context.spec.cost
         return LoadResult(
             region=self._step.region or "",
-            shape=str(self._settings.shape),
             blocks=len(self.taken),
             stable=self._result("stable"),
             canary=self._result("canary"),
@@ -189,7 +188,6 @@ class LoadBlocks:
             region=self._step.region or "",
             role=role,
             version=engines.version,
-            shape=self._settings.shape,
             seconds=seconds,
             concurrency=concurrency,
             rate=rate,
