@@ -17,11 +17,11 @@ from registry import conventions as tag
 from registry.chain import Believed, ChainFinding, Seal
 from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, UnknownDelivery
 from registry.ledger import MlflowLedger
-from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion, StoredRun
+from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
 from registry.ports import Store
 from registry.record import Carrier, LedgerRecord, claims_of, owner_of, read_record, summary_of
 from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
-from tidegate.core.errors import NotGenuine, Refused, UsageError
+from tidegate.core.errors import NotGenuine, Refused
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +31,6 @@ AGAIN_SECONDS = 2.0
 """At most, until one who met another that opened at the same moment tries again."""
 SIGN_SECONDS = 2.0
 """Between two looks for a sign of life."""
-ID_CHARACTERS = 32
-"""Of a run's id in MLflow."""
-SHORT_ID = 8
-"""Characters of it that lists show."""
 
 
 def this_machine() -> str:
@@ -97,7 +93,6 @@ class MlflowDeliveries:
         patience: timedelta = timedelta(0),
         key: str | None = None,
         engines: tuple[str, str] | None = None,
-        golden: GoldenSet | None = None,
     ) -> MlflowLedger:
         """Begin the only delivery of this model, after closing those that died as `interrupted`.
 
@@ -108,7 +103,6 @@ class MlflowDeliveries:
             patience: how long it may be silent, when many processes will carry it one after the other.
             engines: the names of what is delivered and what serves, where these are not their versions' numbers.
             key: of the one who opens; a delivery that it has opened before and that is not over is joined instead.
-            golden: the prompts that it asks both versions.
 
         Raises:
             DeliveryRuns: another one lives; names its id, host, process and start.
@@ -133,7 +127,6 @@ class MlflowDeliveries:
                     with suppress(StoreUnreachable):
                         self._store.delete_run(run.id)
             if is_alone:
-                self._name_inputs(run.id, version, golden)
                 return self._ledger(run, over=frozenset(self._gone))
             self._sleep(uniform(0, AGAIN_SECONDS))
 
@@ -159,7 +152,7 @@ class MlflowDeliveries:
         """
         return self._ledger(self._run(delivery), writer=uuid4().hex[:8], carries=carries)
 
-    def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> MlflowLedger:
+    def take_over(self, delivery: str) -> MlflowLedger:
         """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
 
         MLflow lets nobody set a parameter again: of several, one gets the next number.
@@ -169,7 +162,7 @@ class MlflowDeliveries:
             UnknownDelivery: no ledger has that id.
         """
         before, known = self._given_up(delivery)
-        said = self._carrier(patience, key)
+        said = self._carrier(timedelta(0), None)
         if self._store.claim(delivery, f"{tag.OWNER_PREFIX}{len(claims_of(before)) + 1:04}", said) != said:
             raise Refused(
                 f"delivery {delivery} of {known.name} is being carried on by another process",
@@ -221,28 +214,6 @@ class MlflowDeliveries:
             )  # fmt: skip
         self._told.add(other.id)
         self._sleep(SIGN_SECONDS)
-
-    def whole_id(self, given: str) -> str:
-        """The id of the one delivery whose id begins with `given`, as lists show it; a whole id is taken as it is.
-
-        Raises:
-            UnknownDelivery: no delivery has such an id, or it is shorter than lists show it.
-            UsageError: several have.
-        """
-        if len(given) >= ID_CHARACTERS:
-            return given
-        if len(given) < SHORT_ID:
-            raise _unknown(given)
-        runs = self._store.runs_like(given) if given.isascii() and given.replace("-", "").isalnum() else []
-        found = sorted(run.id for run in runs if run.id.startswith(given) and tag.MODEL in run.tags)
-        if len(found) > 1:
-            raise UsageError(
-                f"delivery: found {given}, with which {len(found)} ids begin; expected one of {', '.join(found)}",
-                hint="give more characters",
-            )
-        if not found:
-            raise _unknown(given)
-        return found[0]
 
     def summary(self, delivery: str) -> DeliverySummary:
         """One delivery as lists show it.
@@ -351,14 +322,6 @@ class MlflowDeliveries:
         return self._store.create_run(
             tag.experiment_name(version.name), name=name, started=started, tags=tags, params=params
         )
-
-    def _name_inputs(self, run_id: str, version: ModelVersion, golden: GoldenSet | None) -> None:
-        """So that MLflow's UI shows them beside the run; no delivery ends because it cannot."""
-        with suppress(StoreUnreachable):
-            found = self._store.version(version.name, version.version)
-            logged = found.logged if found else ""
-            if logged or golden:
-                self._store.log_inputs(run_id, logged, golden)
 
     def _live(self, name: str) -> Iterator[DeliverySummary]:
         """Those that live, or may live; those that died are closed on the way."""

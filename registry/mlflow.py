@@ -27,7 +27,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from registry.conventions import in_filter
 from registry.errors import RegistryError, StoreAway, StoreRefused, StoreUnreachable, UnfitModel, first_line
-from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
+from registry.model import PendingFiles, StoredRun, StoredVersion
 from registry.ports import SQLITE, is_server
 from tidegate.core.errors import TidegateError, UsageError, without_credentials
 from tidegate.core.text import redacted
@@ -41,10 +41,8 @@ PAUSE_SECONDS = 1.0
 """Before a call is repeated for the first time; twice as long before each of the next."""
 MOST_FILES = 10_000
 """Of a version or a delivery, its folders included."""
-PACKAGES = {
-    "s3": ("boto3",), "gs": ("google.cloud.storage",), "wasbs": ("azure.storage.blob", "azure.identity"),
-}  # fmt: skip
-"""By which an object store is asked, by the scheme of its addresses; an extra of tidegate brings them."""
+OBJECT_STORES = ("s3", "gs", "wasbs")
+"""Schemes of addresses that the clients of their providers read; an extra of tidegate brings each."""
 LOGGERS = ("boto3", "botocore", "s3transfer", "google", "azure", "msal", "urllib3")
 """That write tokens, keys and signed addresses below a warning."""
 CREDENTIALS = (
@@ -159,14 +157,12 @@ class MlflowStore:
         terms = [f"tags.`{key}` = {in_filter(value)}" for key, value in tags.items()]
         terms += [f"attributes.status = '{status}'"] if status is not None else []
         found = self.client.get_experiment_by_name(experiment)
-        return self._runs([found.experiment_id], " and ".join(terms), last) if found else []
-
-    @_asks(unwritten=[])
-    def runs_like(self, beginning: str) -> Sequence[StoredRun]:
-        search = self.client.search_experiments
-        ours = by.all_pages(lambda token: search(filter_string="name LIKE 'tidegate/%'", page_token=token))
-        found = [each.experiment_id for each in ours]
-        return self._runs(found, f"attributes.run_id LIKE {in_filter(f'{beginning}%')}", None) if found else []
+        if found is None:
+            return []
+        search, most, wanted = self.client.search_runs, min(last or PAGE_RUNS, PAGE_RUNS), " and ".join(terms)
+        where = [found.experiment_id]
+        runs = by.all_pages(lambda token: search(where, wanted, max_results=most, page_token=token))
+        return [_to_run(run) for run in islice(runs, last)]
 
     @_asks()
     def log(self, run: str, tags: Mapping[str, str]) -> None:
@@ -187,13 +183,6 @@ class MlflowStore:
                 raise
             return found
         return value
-
-    @_asks()
-    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
-        sets = [entities.Dataset(golden.name, golden.digest[:36], "tidegate", "{}")] if golden else []
-        context = [entities.InputTag("mlflow.data.context", "golden set")]
-        models = [entities.LoggedModelInput(model)] if model else []
-        self.client.log_inputs(run, [entities.DatasetInput(each, context) for each in sets], models)
 
     @_asks()
     def end_run(self, run: str, status: str, *, ended: int) -> None:
@@ -276,18 +265,16 @@ class MlflowStore:
             self.client.set_model_version_tag(name, version, key, value)
 
     @_asks(once=True)
-    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
-        kind, _, path = source.partition(":/")
-        known = {"run_id" if kind == "runs" else "model_id": path.partition("/")[0]}
-        if kind == "models":
-            self.client.finalize_logged_model(path, "READY")
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str]) -> str:
+        logged = source.removeprefix("models:/")
+        self.client.finalize_logged_model(logged, "READY")
         # Every version but the first finds its model there.
         with by.refused_by(by.EXISTS):
             self.client.create_registered_model(name)
         with nullcontext() if is_server(self.uri) else by.as_global_store(self.uri):
             # Only Databricks makes one later than it says.
             made = self.client.create_model_version(
-                name, source, tags=dict(tags), description=description, await_creation_for=0, **known
+                name, source, tags=dict(tags), await_creation_for=0, model_id=logged
             )
         return str(made.version)
 
@@ -346,7 +333,7 @@ class MlflowStore:
     @contextmanager
     def _there(self, address: str) -> Iterator[ArtifactRepository]:
         """What reads and writes there; what the client of an object store raises is said in one line."""
-        if not clients_of(address):
+        if urlsplit(address).scheme not in OBJECT_STORES:
             yield self._repository(address)
             return
         for name in LOGGERS:
@@ -369,11 +356,6 @@ class MlflowStore:
             )
         return get_artifact_repository(address, tracking_uri=self.uri, registry_uri=self.uri)
 
-    def _runs(self, experiments: Sequence[str], wanted: str, last: int | None) -> Sequence[StoredRun]:
-        search, most = self.client.search_runs, min(last or PAGE_RUNS, PAGE_RUNS)
-        found = by.all_pages(lambda token: search(list(experiments), wanted, max_results=most, page_token=token))
-        return [_to_run(run) for run in islice(found, last)]
-
 
 def _to_run(run: entities.Run) -> StoredRun:
     return StoredRun(
@@ -389,15 +371,7 @@ def _to_run(run: entities.Run) -> StoredRun:
 
 
 def _to_version(found: MlflowVersion) -> StoredVersion:
-    # MLflow does not say the logged model besides.
-    _, of_model, logged = (found.source or "").rpartition("models:/")
-    known = {"run": found.run_id or "", "logged": logged if of_model and "/" not in logged else ""}
-    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), **known)
-
-
-def clients_of(address: str) -> tuple[str, ...]:
-    """The packages that read what lies there, of those that not everybody has."""
-    return PACKAGES.get(urlsplit(address).scheme, ())
+    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags))
 
 
 def _refuse_leading_out(address: str, path: str) -> None:

@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
+from registry.model import PendingFiles, StoredRun, StoredVersion
 
 SQLITE = "sqlite:///"
 
@@ -53,9 +53,6 @@ class Store(Protocol):
     ) -> Sequence[StoredRun]:
         """Those with all these tags, and of that status, newest first; none when there is no such experiment."""
 
-    def runs_like(self, beginning: str) -> Sequence[StoredRun]:
-        """Those in experiments of ours whose ids begin so."""
-
     def log(self, run: str, tags: Mapping[str, str]) -> None:
         """Write tags in one request, which is carried out whole or not at all."""
 
@@ -64,9 +61,6 @@ class Store(Protocol):
 
     def claim(self, run: str, key: str, value: str) -> str:
         """Set a parameter that nobody has set; returns what it is from now on. Of several, the first one sets it."""
-
-    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
-        """Name the logged model, and the set of prompts, that the run is about."""
 
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         """Nobody writes to it from now on."""
@@ -102,10 +96,9 @@ class Store(Protocol):
     def tag_version(self, name: str, version: str, tags: Mapping[str, str]) -> None:
         """Write tags on a version, in this order."""
 
-    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
-        """Make files the next version of the registered model, which is made when there is none; returns its number.
-
-        They are those of `PendingFiles.source`, which are ready then, or of `runs:/RUN/PATH`.
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str]) -> str:
+        """Make files, by `PendingFiles.source`, the next version of the registered model, which is made when there is
+        none; returns its number.
         """
 
     def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:

@@ -101,16 +101,14 @@ class WorkflowInput(Value):
         return {name: tuple(sorted(keys[name])) for name in sorted(keys)}
 
 
-def workflow(template: str, namespace: str, *, version: str, delivery: str = "") -> Json:
+def workflow(template: str, namespace: str, *, version: str) -> Json:
     """The object to create; the server adds a few letters to its name.
 
     Args:
         template: the WorkflowTemplate's name, which is the delivery's.
         namespace: the template's.
         version: number of the model version.
-        delivery: one to be carried on, whose workflow was lost; empty for a new one.
     """
-    arguments = {VERSION: version, DELIVERY: delivery}
     return {
         "apiVersion": WORKFLOWS.api_version,
         "kind": WORKFLOWS.kind,
@@ -126,7 +124,7 @@ def workflow(template: str, namespace: str, *, version: str, delivery: str = "")
         },
         "spec": {
             "workflowTemplateRef": {"name": template},
-            "arguments": {"parameters": [{"name": name, "value": value} for name, value in arguments.items() if value]},
+            "arguments": {"parameters": [{"name": VERSION, "value": version}]},
         },
     }
 
@@ -148,7 +146,6 @@ async def submit(
     namespace: str,
     version: str,
     *,
-    delivery: str = "",
     objects: Sequence[Json] = (),
 ) -> str:
     """Create a workflow, and return its name.
@@ -158,7 +155,6 @@ async def submit(
         template: the WorkflowTemplate's name, which is the delivery's.
         namespace: the template's.
         version: number of the model version.
-        delivery: one to be carried on, whose workflow was lost; empty for a new one.
         objects: to apply first; without any the template has to be there.
 
     Raises:
@@ -174,7 +170,7 @@ async def submit(
                 f"there is no WorkflowTemplate {template} in the namespace {namespace}",
                 hint="`tidegate workflow submit --apply` brings it; `tidegate rollout render --as workflow` prints it",
             ) from error
-    wanted = workflow(template, namespace, version=version, delivery=delivery)
+    wanted = workflow(template, namespace, version=version)
     return str((await cluster.create(WORKFLOWS, wanted))["metadata"]["name"])
 
 

@@ -1,16 +1,15 @@
-"""`tidegate init`, `doctor`, `completion`, and `schema`, hidden: what prepares and checks."""
+"""`tidegate init`, `doctor`, and `schema`, hidden: what prepares and checks."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -27,12 +26,6 @@ if TYPE_CHECKING:
 EXAMPLE = "support-llm"
 """What the templates call the delivery and its model."""
 BESIDES = ("golden.jsonl", "prompts.txt")
-ZSH_SOURCED = "compdef _tidegate_completion tidegate"
-ZSH_EITHER = f"""if [[ "${{zsh_eval_context[-1]}}" == loadautofunc ]]; then
-  _tidegate_completion "$@"
-else
-  {ZSH_SOURCED}
-fi"""
 
 
 def init(
@@ -144,36 +137,6 @@ def schema_text(kind: str) -> str:
     return json.dumps(known[kind].model_json_schema(by_alias=True), indent=2, sort_keys=True) + "\n"
 
 
-def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], Argument(help="The shell.", show_default=False)],
-) -> int:
-    """Print the completion script of a shell.
-
-    \b
-    Examples:
-      tidegate completion bash > ~/.local/share/bash-completion/completions/tidegate
-      tidegate completion zsh > "${fpath[1]}/_tidegate"
-      tidegate completion fish > ~/.config/fish/completions/tidegate.fish
-    """
-    from typer._completion_classes import completion_init
-    from typer._completion_shared import get_completion_script
-
-    completion_init()
-    script = get_completion_script(prog_name="tidegate", complete_var="_TIDEGATE_COMPLETE", shell=shell).strip()
-    # Typer's ends with a call that serves a sourced file alone; compinit loads a file in `fpath` at the first Tab.
-    print(script.replace(ZSH_SOURCED, ZSH_EITHER))
-    return ExitCode.DELIVERED
-
-
-def complete(root: Any) -> int:
-    """Answer the shell that runs such a script: what may stand at the cursor, one a line."""
-    from typer._completion_classes import completion_init
-    from typer.completion import shell_complete
-
-    completion_init()
-    return shell_complete(root, {}, "tidegate", "_TIDEGATE_COMPLETE", os.environ["_TIDEGATE_COMPLETE"])
-
-
 @prints(Output.JSON, Output.YAML)
 def doctor(
     spec: Spec = SPEC,
@@ -181,33 +144,23 @@ def doctor(
     controller_namespace: Annotated[
         str, Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
     ] = "argo-rollouts",
-    only_test: Annotated[
-        bool, Option("--send-test", help="Only send a test message to everyone under `notify`.")
-    ] = False,
 ) -> int:
     """Find what would break a delivery in the clusters, and the fix. Changes nothing.
 
-    Addresses of messages come from the environment only, and are never printed. Exits with 1 on an error or a
-    warning, with 4 when a region cannot be reached or a message was not accepted, with 2 when a variable is not set.
+    Exits with 1 on an error or a warning, with 4 when a region cannot be reached.
 
     \b
     Examples:
       tidegate doctor delivery.yaml
       tidegate doctor --region eu-west-1 --output json
-      tidegate doctor delivery.yaml --send-test
     """
     from pipelines.adapters.specs import read_spec
     from pipelines.adapters.trust import named_trust
-    from pipelines.doctor import check_git, check_regions, send_test
+    from pipelines.doctor import check_git, check_regions
     from rollouts.doctor.model import Severity
     from rollouts.manifests.spec import ClusterFleetSpec
 
     read = read_spec(spec)
-    if only_test:
-        sent = send_test(read)
-        told = [{"to": at.form, "url_from_env": at.variable, "problem": problem or None} for at, problem in sent]
-        given().show(told, *(f"{at}: {problem or 'accepted'}" for at, problem in sent))
-        return ExitCode.OUTSIDE if any(problem for _, problem in sent) else ExitCode.DELIVERED
     fleet: object = read.fleet
     if not isinstance(fleet, ClusterFleetSpec):
         raise UsageError(

@@ -81,10 +81,10 @@ def test_submit_brings_the_template_and_starts_it(tidegate: Tidegate, hub: Hub) 
 
 def test_submit_again_finds_the_template_there(tidegate: Tidegate, hub: Hub) -> None:
     tidegate("workflow", "submit", SPEC, "--version", "7", "--apply")
-    said = tidegate("workflow", "submit", SPEC, "--version", "7", "--delivery", "0f3c", "--output", "json")
+    said = tidegate("workflow", "submit", SPEC, "--version", "8", "--output", "json")
     assert said.json["namespace"] == "serving"
     parameters = [each["spec"]["arguments"]["parameters"] for each in hub.workflows()]
-    assert {"name": "delivery", "value": "0f3c"} in parameters[0] + parameters[1]
+    assert [{"name": "version", "value": "8"}] in parameters
 
 
 def test_submit_without_a_template_says_what_brings_it(tidegate: Tidegate, hub: Hub) -> None:

@@ -68,7 +68,6 @@ ASKED: tuple[Callable[[Store], object], ...] = (
     lambda store: store.search_runs("tidegate/m", {}),
     lambda store: store.create_run("tidegate/m", name="n", started=0, tags={}, params={}),
     lambda store: store.log("a", tags={"b": "c"}),
-    lambda store: store.runs_like("abcdefgh"),
     lambda store: store.claim("a", "b", "c"),
     lambda store: store.aliases("m"),
     lambda store: store.version("m", "1"),

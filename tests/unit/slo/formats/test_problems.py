@@ -105,11 +105,6 @@ def test_no_two_slos_have_one_id_whatever_files_they_are_in() -> None:
     ]
 
 
-def test_an_slo_may_be_in_two_files_where_that_is_asked_for() -> None:
-    both = read_all({name: plain(slo()) for name in ("a.yaml", "b.yaml")}, duplicates=True)
-    assert [group.slos[0].id for groups in both.values() for group in groups] == ["chat-one", "chat-one"]
-
-
 ODD = "1 - histogram_share(0.2, rate(a[{{.window}}]))"
 
 

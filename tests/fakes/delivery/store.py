@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from pathlib import Path
 
 from registry.errors import StoreRefused
-from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
+from registry.model import PendingFiles, StoredRun, StoredVersion
 
 
 class MemoryStore:
@@ -21,7 +21,6 @@ class MemoryStore:
     def __init__(self, turn: Callable[[], None] = lambda: None) -> None:
         self.uri = "memory:"
         self.runs: dict[str, StoredRun] = {}
-        self.inputs: dict[str, tuple[str, GoldenSet | None]] = {}
         self.files: dict[str, bytes] = {}
         """By their whole addresses."""
         self.traces: list[tuple[str, Mapping[str, str], int, str, int, object]] = []
@@ -78,9 +77,6 @@ class MemoryStore:
         self._turn()
         return sorted(found, key=lambda run: (run.started, run.id), reverse=True)[:last]
 
-    def runs_like(self, beginning: str) -> Sequence[StoredRun]:
-        return [run for run in self.runs.values() if run.id.startswith(beginning) and not run.is_deleted]
-
     def log(self, run: str, tags: Mapping[str, str]) -> None:
         self._turn()
         found = self._open(run)
@@ -96,9 +92,6 @@ class MemoryStore:
         self.runs[run] = found.model_copy(update={"params": {key: value, **found.params}})
         self._turn()
         return self.runs[run].params[key]
-
-    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
-        self.inputs[run] = model, golden
 
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         self._turn()
@@ -147,16 +140,10 @@ class MemoryStore:
         found = self._versions[name][version]
         self._versions[name][version] = found.model_copy(update={"tags": {**found.tags, **tags}})
 
-    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str]) -> str:
         versions = self._versions.setdefault(name, {})
-        kind, _, place = source.partition(":/")
-        made_by, _, path = place.partition("/")
-        if kind == "runs":
-            address, known = f"{self.runs[made_by].artifacts}/{path}".rstrip("/"), {"run": made_by}
-        else:
-            address, known = self._pending.pop(place).address, {"logged": place}
-        made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags), **known)
-        self._addresses[made.uri] = address
+        made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags))
+        self._addresses[made.uri] = self._pending.pop(source.removeprefix("models:/")).address
         versions[made.version] = made
         return made.version
 
