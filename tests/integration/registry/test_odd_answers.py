@@ -252,15 +252,6 @@ def test_a_refusal_is_said_in_the_servers_words_and_not_tried_again(status: int,
     assert (caught.value.status, len(there.asked)) == (status, 1)
 
 
-def test_nobody_there_is_said_in_one_line() -> None:
-    with scripted(Answer()) as there:
-        pass
-    with pytest.raises(StoreUnreachable) as caught:
-        MlflowStore(there.uri).run("a")
-    said = f"MLflow store {there.uri}: no answer ([Errno 111] Connection refused); check the tracking URI"
-    assert str(caught.value).startswith(said)
-
-
 def test_no_secret_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     with scripted(Answer({"message": "no"}, 403)) as there:
         with_password = there.uri.replace("//", "//ann:correct-horse@")

@@ -22,8 +22,8 @@ OURS = ("tidegate", "pipelines", "rollouts", "gates", "registry", "engine_images
 ELSEWHERE = {"torch", "transformers", "vllm", "pytest"}
 """Imported where an engine or a test runs, in an environment of its own."""
 
-BROUGHT_ALONG = {"certifi", "httpx2", "jsonpointer", "markupsafe", "pydantic_core", "urllib3"}
-"""By httpx, jinja2, jsonpatch, pydantic and requests, which the core has, and by huggingface-hub."""
+BROUGHT_ALONG = {"certifi", "jsonpointer", "markupsafe", "pydantic_core", "urllib3"}
+"""By httpx, jinja2, jsonpatch, pydantic and requests, which the core has."""
 
 
 def test_a_command_that_needs_it_ends_in_one_line_as_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +38,7 @@ def test_what_another_process_needs_is_looked_for_before_it_starts(monkeypatch: 
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
     sys.path_importer_cache.clear()
-    with pytest.raises(NotInstalled, match=r"needs uvicorn, .*'uvicorn<1,>=0\.54'"):
+    with pytest.raises(NotInstalled, match="needs uvicorn, .* run: pip install uvicorn"):
         require("uvicorn")
 
 
