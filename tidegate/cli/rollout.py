@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, Typer
 
@@ -16,6 +16,10 @@ from tidegate.cli.settings import Output, given, print_objects, prints, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
 from tidegate.core.text import failure_line, json_of
+
+if TYPE_CHECKING:
+    from rollouts.manifests.manifest import Release
+    from rollouts.manifests.spec import ArgoFleetSpec
 
 rollout = Typer(name="rollout", help="The Kubernetes objects of a delivery.")
 workflow = Typer(name="workflow", help="Deliveries as Argo Workflows.")
@@ -70,10 +74,8 @@ def render(
         else:
             _print_ignored(spec)
         return ExitCode.DELIVERED
-    from pipelines.adapters.specs import on_clusters, read_spec, region_of
-    from pipelines.adapters.trust import named_trust, trusted_images
-    from pipelines.authority.engine_images import pem_of
-    from pipelines.plan.region_objects import guard_image, region_objects, release_of
+    from pipelines.adapters.specs import read_spec, region_of
+    from pipelines.plan.region_objects import guard_image
     from rollouts.manifests.render import beside
     from rollouts.manifests.theirs_spec import TheirsFleetSpec
 
@@ -84,23 +86,8 @@ def render(
         services = read.arm_services(there).values()
         objects: Sequence[Json] = beside(read.metadata.name, read.fleet, there, guard_image(read), services)
     else:
-        fleet, trusted = on_clusters(read), named_trust(spec.parent)
         parts = [each for each in RenderPart if not part or each in part]
-        release = release_of(
-            read,
-            fleet,
-            region_of(fleet, region),
-            version=version,
-            image=image,
-            digest=digest,
-            public_keys=pem_of(trusted_images(trusted)),
-            repositories=trusted.trust.engines.images,
-            serving=RenderPart.SERVING in parts,
-        )
-        found = region_objects(read, fleet, release, parts=parts)
-        for reason in found.left_out:
-            given().note(f"not watched in the cluster: {reason}")
-        objects = found.objects
+        *_, objects = _objects(spec, region, parts, version=version, image=image, digest=digest)
     print_objects(objects, given().output)
     return ExitCode.DELIVERED
 
@@ -132,6 +119,89 @@ def _print_ignored(spec_path: Path) -> None:
         "# Objects of `--part setup` are not among them: Git owns those.",
         *yaml_text(settings).splitlines(),
     )
+
+
+@rollout.command("diff")
+@prints(Output.JSON, Output.YAML)
+def diff(
+    spec: Spec = SPEC,
+    version: Version = "",
+    image: Image = "",
+    region: RegionOfSpec = None,
+    digest: Digest = "",
+    exit_code: Annotated[bool, Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
+) -> int:
+    """Show what applying a region's objects would change in its cluster, and what is left over there.
+
+    Sends dry runs to the API server; changes nothing.
+
+    \b
+    Examples:
+      tidegate rollout diff --region eu-west-1 --version 7 --image registry.example.com/support-llm@sha256:...
+      tidegate rollout diff --exit-code --version 7 --image registry.example.com/support-llm@sha256:...
+    """
+    from pipelines.adapters.fleets import cluster_client
+    from rollouts.manifests.diff import DiffState, ObjectDiff, differences
+
+    fleet, release, objects = _objects(spec, region, tuple(RenderPart), version=version, image=image, digest=digest)
+
+    async def ask() -> Sequence[ObjectDiff]:
+        async with cluster_client(fleet.regions[release.region].context, fleet.namespace) as cluster:
+            return await differences(cluster, objects)
+
+    found = asyncio.run(ask())
+    lines: list[str] = []
+    for each in found:
+        line = f"{each.kind} {each.name}: {each.state}"
+        match each.state:
+            case DiffState.NOT_OURS:
+                lines.append(each.text)
+            case DiffState.REFUSED:
+                lines.append(f"{line}; {each.text}")
+            case DiffState.CHANGED:
+                lines += [line, *(f"  {part}" for part in each.text.splitlines())]
+            case _:
+                # New ones by name only: `tidegate rollout render` prints them.
+                lines.append(line)
+    given().show([each.model_dump(mode="json") for each in found], *lines)
+    states = {each.state for each in found}
+    if DiffState.NOT_OURS in states:
+        return ExitCode.USAGE
+    if DiffState.REFUSED in states:
+        return ExitCode.OUTSIDE
+    return ExitCode.ROLLED_BACK if exit_code and states - {DiffState.SAME} else ExitCode.DELIVERED
+
+
+def _objects(
+    spec_path: Path, region: str | None, parts: Sequence[RenderPart], *, version: str, image: str, digest: str
+) -> tuple[ArgoFleetSpec, Release, Sequence[Json]]:
+    """The objects of a region, of what they are, and where they belong; promises that nothing there watches are noted.
+
+    Raises:
+        UsageError: no such region, no fleet of clusters, an image that may be another one tomorrow.
+    """
+    from pipelines.adapters.specs import on_clusters, read_spec, region_of
+    from pipelines.adapters.trust import named_trust, trusted_images
+    from pipelines.authority.engine_images import pem_of
+    from pipelines.plan.region_objects import region_objects, release_of
+
+    spec, trusted = read_spec(spec_path), named_trust(spec_path.parent)
+    fleet = on_clusters(spec)
+    release = release_of(
+        spec,
+        fleet,
+        region_of(fleet, region),
+        version=version,
+        image=image,
+        digest=digest,
+        public_keys=pem_of(trusted_images(trusted)),
+        repositories=trusted.trust.engines.images,
+        serving=RenderPart.SERVING in parts,
+    )
+    found = region_objects(spec, fleet, release, parts=parts)
+    for reason in found.left_out:
+        given().note(f"not watched in the cluster: {reason}")
+    return fleet, release, found.objects
 
 
 @rollout.command("guard", hidden=True)
