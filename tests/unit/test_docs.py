@@ -119,7 +119,7 @@ def test_whole_slo_specs_in_the_docs_are_right_or_told_to_be_wrong_as_shown() ->
     assert read(right, file="slos.yaml")
     with pytest.raises(SpecError) as caught:
         read(wrong, file="many.yaml")
-    assert f"$ tidegate slo generate many.yaml\n{caught.value}\n```" in page
+    assert f"$ tidegate slo validate many.yaml\n{caught.value}\n```" in page
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/start/laptop-quickstart.md", "docs/start/ci-quickstart.md"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +12,7 @@ from typer import Argument, BadParameter, Option, Typer
 
 from tidegate.cli.options import SPEC, Duration, PrometheusAccessOption
 from tidegate.cli.settings import Output, given, prints
-from tidegate.core.errors import UsageError
+from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.units import parse_prometheus_duration
 
 slo = Typer(name="slo", help="Prometheus rules, dashboards and alerts of SLOs.")
@@ -24,29 +25,34 @@ def _period(text: str | timedelta) -> Duration:
         raise BadParameter(f"found {text!r}; expected {error}") from error
 
 
+Input = Annotated[
+    Path, Argument(metavar="INPUT", help="A file, a directory with .yml and .yaml files, or `-`.", allow_dash=True)
+]
+Labels = Annotated[
+    list[str] | None, Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label for every rule; repeatable.")
+]
+Period = Annotated[Duration, Option("--default-slo-period", parser=_period, help="Period of SLOs that state none.")]
+Windows = Annotated[
+    Path | None,
+    Option(
+        "--slo-period-windows-path",
+        metavar="FOLDER",
+        help="Directory of alert windows, in place of those for 28d and 30d.",
+    ),
+]
+A_MONTH = Duration(days=30)
+
+
 @slo.command("generate")
 def generate(
     *,
-    source: Annotated[
-        Path, Argument(metavar="INPUT", help="A file, a directory with .yml and .yaml files, or `-`.", allow_dash=True)
-    ],
+    source: Input,
     target: Annotated[
         Path, Argument(metavar="OUTPUT", help="A file, `-`, or a directory when INPUT is one.", allow_dash=True)
     ] = Path("-"),
-    extra_labels: Annotated[
-        list[str] | None, Option("--extra-labels", "-l", metavar="KEY=VALUE", help="Label for every rule; repeatable.")
-    ] = None,
-    period: Annotated[
-        Duration, Option("--default-slo-period", parser=_period, help="Period of SLOs that state none.")
-    ] = Duration(days=30),
-    windows: Annotated[
-        Path | None,
-        Option(
-            "--slo-period-windows-path",
-            metavar="FOLDER",
-            help="Directory of alert windows, in place of those for 28d and 30d.",
-        ),
-    ] = None,
+    extra_labels: Labels = None,
+    period: Period = A_MONTH,
+    windows: Windows = None,
     disable_recordings: Annotated[bool, Option("--disable-recordings", help="Leave out recording rules.")] = False,
     disable_alerts: Annotated[bool, Option("--disable-alerts", help="Leave out alerts.")] = False,
 ) -> int:
@@ -73,6 +79,41 @@ def generate(
         slos = sum(len(group.slos) for found in documents.values() for group, _ in found)
         given().note(f"{target}: the rules of {slos} SLO{'s' * (slos != 1)}")
     return 0
+
+
+@slo.command("validate")
+@prints(Output.JSON, Output.YAML)
+def validate(
+    *,
+    source: Input,
+    extra_labels: Labels = None,
+    period: Period = A_MONTH,
+    windows: Windows = None,
+) -> int:
+    """Check SLO specs and their rules; prints every problem at once. Changes nothing.
+
+    \b
+    Examples:
+      tidegate slo validate slos/
+      tidegate slo validate slos.yaml --output json
+    """
+    from slo.rule_files import rule_documents
+    from slo.rules import RuleOptions
+    from tidegate.core.spec import SpecError
+
+    wanted = RuleOptions(extra_labels=_extra_labels(extra_labels))
+    try:
+        documents = rule_documents(source, wanted, period=period, windows_path=windows)
+    except SpecError as error:
+        if not given().output.is_data:
+            raise
+        given().show({"valid": False, "files": [], "problems": [asdict(problem) for problem in error.problems]})
+        return ExitCode.USAGE
+    files = {path: [slo.id for group, _ in found for slo in group.slos] for path, found in documents.items()}
+    listed = [{"file": str(path), "slos": slos} for path, slos in files.items()]
+    lines = (f"{path}: {', '.join(slos)}" for path, slos in files.items())
+    given().show({"valid": True, "files": listed, "problems": []}, *lines)
+    return ExitCode.DELIVERED
 
 
 def _extra_labels(texts: Sequence[str] | None) -> dict[str, str]:
