@@ -18,6 +18,8 @@ SUMS = "SHA256SUMS"
 ADOPTED = "tidegate.adopted"
 """Of a version whose files are somebody else's, as JSON: `sums`, the address of its `SUMS`, and `folders`, those of its
 artifacts that are served; the first lies on top."""
+SOURCE = "tidegate.source"
+"""Of a version that was registered from elsewhere: where its files come from, such as `hf://ORG/NAME@COMMIT`."""
 ENGINE_IMAGE = "tidegate.engine.image"
 """Of a model version: the pushed image of its engine, by digest: what clusters serve the version from."""
 SERVING_TAG = "tidegate.serving"

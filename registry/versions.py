@@ -27,9 +27,11 @@ from registry.files import (
     read_sums,
     whole_digest,
 )
+from registry.hub import PLACE, fetch_from_hub
 from registry.model import SERVING, Alias, ModelVersion, Serving, ServingAliases, StoredVersion
 from registry.ports import Store, is_server
 from registry.registering import adopt, content_of, survey, together, upload
+from tidegate.core.adapters.extras import require
 from tidegate.core.errors import UsageError
 from tidegate.core.text import foreign, json_of, redacted
 
@@ -115,21 +117,26 @@ class MlflowRegistry:
 
         Args:
             name: of the registered model.
-            source: a folder, or a version's number or alias.
+            source: a folder, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
             alias: for the version.
 
         Raises:
             UnfitModel: what lies there is not served.
+            RegistryError: the hub or the store did not do its part.
             UsageError: there is no such source, or an argument is wrong.
         """
         if alias is not None:
             tag.refuse_alias(alias)
         if re.fullmatch(r"[\w-]+", source) and (is_version_number(source) or not Path(source).exists()):
             version = self.adopt(name, source)
+        elif hub := PLACE.fullmatch(source):
+            require("huggingface_hub")
+            uri, folder, files = fetch_from_hub(hub["repository"], hub["revision"] or "main")
+            version = self.register(name, folder, files=files, tags={tag.SOURCE: uri})
         elif _ADDRESS.match(source):
             raise UsageError(
                 f"`{source}` is no source of a model version",
-                hint="write a folder, such as `hf download` makes, or the number of a version that MLflow has",
+                hint="write a folder, hf://ORGANISATION/NAME@REVISION, or the number of a version that MLflow has",
             )
         else:
             version = self.register(name, Path(source))
@@ -138,7 +145,15 @@ class MlflowRegistry:
         self.set_alias(name, alias, version.version)
         return self.resolve(name, version.version)
 
-    def register(self, name: str, folder: Path, *, alias: str | None = None) -> ModelVersion:
+    def register(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        alias: str | None = None,
+        files: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> ModelVersion:
         """Log the Hugging Face directory `folder` as the next version of `name`.
 
         Its weights are copied once, into MLflow's store.
@@ -147,17 +162,19 @@ class MlflowRegistry:
             name: of the registered model.
             folder: with all files.
             alias: that the version gets.
+            files: the digests of the folder's files, where somebody has read them already.
+            tags: to write on the version besides.
 
         Raises:
             UnfitModel: the folder is not one that tidegate serves.
             StoreUnreachable: the store did not do its part; what is cut off never becomes a version.
         """
         tag.refuse_name(name)
-        files = digest_files(folder)
+        files = digest_files(folder) if files is None else files
         architecture = architecture_of(str(folder), files, lambda path: (folder / path).read_bytes())
         size = sum((folder / path).stat().st_size for path in files)
         pending = upload(self._store, name, folder, files, architecture)
-        told = {tag.SIZE: str(size), tag.DIGEST: whole_digest(files)}
+        told = {**(tags or {}), tag.SIZE: str(size), tag.DIGEST: whole_digest(files)}
         number = self._store.add_version(name, pending.source, tags=told)
         if alias is not None:
             self.set_alias(name, alias, number)

@@ -64,7 +64,7 @@ def register(
 
     Args:
         name: of the registered model.
-        source: a Hugging Face folder, or a version's number or alias.
+        source: a Hugging Face folder, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
         alias: for the version, such as `challenger`.
         state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
         tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.

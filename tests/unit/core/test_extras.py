@@ -22,8 +22,8 @@ OURS = ("tidegate", "pipelines", "rollouts", "gates", "registry", "engine_images
 ELSEWHERE = {"torch", "transformers", "vllm", "pytest"}
 """Imported where an engine or a test runs, in an environment of its own."""
 
-BROUGHT_ALONG = {"certifi", "jsonpointer", "markupsafe", "pydantic_core", "urllib3"}
-"""By httpx, jinja2, jsonpatch, pydantic and requests, which the core has."""
+BROUGHT_ALONG = {"certifi", "httpx2", "jsonpointer", "markupsafe", "pydantic_core", "urllib3"}
+"""By httpx, jinja2, jsonpatch, pydantic and requests, which the core has, and by huggingface-hub."""
 
 
 def test_a_command_that_needs_it_ends_in_one_line_as_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
