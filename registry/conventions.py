@@ -51,6 +51,8 @@ STATE = "tidegate.state"
 LAST_STEP = "tidegate.last_step"
 NOT_ENDED = "RUNNING"
 """MLflow's status of a run that nobody has ended."""
+NOTE = "mlflow.note.content"
+"""MLflow's own tag for the description that its UI renders as Markdown."""
 
 MODEL_FOLDER = "model"
 """The Hugging Face directory inside a model version's artifacts, and inside an engine's folder."""

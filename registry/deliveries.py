@@ -17,7 +17,7 @@ from registry import conventions as tag
 from registry.chain import Believed, ChainFinding, Seal
 from registry.errors import DeliveryRuns, LedgerForged, StoreUnreachable, UnknownDelivery
 from registry.ledger import MlflowLedger
-from registry.model import DeliverySummary, Event, ModelVersion, StoredRun
+from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion, StoredRun
 from registry.ports import Store
 from registry.record import Carrier, LedgerRecord, claims_of, owner_of, read_record, summary_of
 from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
@@ -93,6 +93,7 @@ class MlflowDeliveries:
         patience: timedelta = timedelta(0),
         key: str | None = None,
         engines: tuple[str, str] | None = None,
+        golden: GoldenSet | None = None,
     ) -> MlflowLedger:
         """Begin the only delivery of this model, after closing those that died as `interrupted`.
 
@@ -103,6 +104,7 @@ class MlflowDeliveries:
             patience: how long it may be silent, when many processes will carry it one after the other.
             engines: the names of what is delivered and what serves, where these are not their versions' numbers.
             key: of the one who opens; a delivery that it has opened before and that is not over is joined instead.
+            golden: the prompts that it asks both versions.
 
         Raises:
             DeliveryRuns: another one lives; names its id, host, process and start.
@@ -127,6 +129,7 @@ class MlflowDeliveries:
                     with suppress(StoreUnreachable):
                         self._store.delete_run(run.id)
             if is_alone:
+                self._name_inputs(run.id, version, golden)
                 return self._ledger(run, over=frozenset(self._gone))
             self._sleep(uniform(0, AGAIN_SECONDS))
 
@@ -322,6 +325,14 @@ class MlflowDeliveries:
         return self._store.create_run(
             tag.experiment_name(version.name), name=name, started=started, tags=tags, params=params
         )
+
+    def _name_inputs(self, run_id: str, version: ModelVersion, golden: GoldenSet | None) -> None:
+        """So that MLflow's UI shows them beside the run; no delivery ends because it cannot."""
+        with suppress(StoreUnreachable):
+            found = self._store.version(version.name, version.version)
+            logged = found.logged if found else ""
+            if logged or golden:
+                self._store.log_inputs(run_id, logged, golden)
 
     def _live(self, name: str) -> Iterator[DeliverySummary]:
         """Those that live, or may live; those that died are closed on the way."""

@@ -17,6 +17,7 @@ from registry.record import (
     ENDINGS,
     TAG_CHARACTERS,
     LedgerRecord,
+    describe,
     entry_tags,
     metric_name,
     owner_of,
@@ -142,14 +143,15 @@ class MlflowLedger:
         The run's status goes last: the one who finds it RUNNING knows that closing is not finished.
         """
         self._catch_up(self._check_ours())
+        story = describe(f"{self.run.tags[tag.MODEL]} {self.run.tags[tag.VERSION]}", outcome, reason)
         # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
-        told = {tag.OUTCOME: outcome, tag.STATE: outcome, tag.REASON: reason[:TAG_CHARACTERS]}
+        told = {tag.OUTCOME: outcome, tag.STATE: outcome, tag.REASON: reason[:TAG_CHARACTERS], tag.NOTE: story}
         self.store.log(self.delivery, tags=told)
         with TemporaryDirectory(prefix="tidegate-") as folder:
             events = Path(folder, "events.jsonl")
             events.write_text("".join(f"{event.model_dump_json()}\n" for event in self._record.events), "utf-8")
             self.attach(events)
-        self.store.end_run(self.delivery, ENDINGS[outcome], ended=round(self.clock.now().timestamp() * 1000))
+        self.store.end_run(self.delivery, ENDINGS[outcome][0], ended=round(self.clock.now().timestamp() * 1000))
 
     def _insist(self, entry: ChainEntry) -> None:
         """Write it, with what lists show of it; until that is known, it is what is written next."""

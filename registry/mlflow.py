@@ -27,7 +27,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from registry.conventions import in_filter
 from registry.errors import RegistryError, StoreAway, StoreRefused, StoreUnreachable, UnfitModel, first_line
-from registry.model import PendingFiles, StoredRun, StoredVersion
+from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
 from registry.ports import SQLITE, is_server
 from tidegate.core.errors import TidegateError, UsageError, without_credentials
 from tidegate.core.text import redacted
@@ -183,6 +183,13 @@ class MlflowStore:
                 raise
             return found
         return value
+
+    @_asks()
+    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
+        sets = [entities.Dataset(golden.name, golden.digest[:36], "tidegate", "{}")] if golden else []
+        context = [entities.InputTag("mlflow.data.context", "golden set")]
+        models = [entities.LoggedModelInput(model)] if model else []
+        self.client.log_inputs(run, [entities.DatasetInput(each, context) for each in sets], models)
 
     @_asks()
     def end_run(self, run: str, status: str, *, ended: int) -> None:
@@ -371,7 +378,10 @@ def _to_run(run: entities.Run) -> StoredRun:
 
 
 def _to_version(found: MlflowVersion) -> StoredVersion:
-    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags))
+    # MLflow does not say the logged model besides.
+    _, of_model, logged = (found.source or "").rpartition("models:/")
+    known = logged if of_model and "/" not in logged else ""
+    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), logged=known)
 
 
 def _refuse_leading_out(address: str, path: str) -> None:

@@ -221,6 +221,13 @@ class DeliverySummary(Value):
         return self.on_trial or self.version, self.in_production or self.champion
 
 
+class GoldenSet(Value):
+    """A set of prompts by its name and SHA-256; its content never leaves the spec's folder for a registry's list."""
+
+    name: str
+    digest: Digest
+
+
 class StoredRun(Value):
     """An MLflow run as its store gives it. Times are in milliseconds since 1970."""
 
@@ -246,6 +253,8 @@ class StoredVersion(Value):
     name: str
     version: str
     tags: Mapping[str, str]
+    logged: str = ""
+    """The id of its logged model, where it has one."""
 
     @property
     def uri(self) -> str:

@@ -11,7 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Protocol
 
-from registry.model import PendingFiles, StoredRun, StoredVersion
+from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
 
 SQLITE = "sqlite:///"
 
@@ -61,6 +61,9 @@ class Store(Protocol):
 
     def claim(self, run: str, key: str, value: str) -> str:
         """Set a parameter that nobody has set; returns what it is from now on. Of several, the first one sets it."""
+
+    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
+        """Name the logged model, and the set of prompts, that the run is about."""
 
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         """Nobody writes to it from now on."""

@@ -16,20 +16,20 @@ from registry.chain import Believed, ChainEntry, ChainFinding, entry_of, examine
 from registry.errors import LedgerForged
 from registry.model import DeliverySummary, Event, StepId, StoredRun
 from tidegate.core.model import Value
-from tidegate.core.text import foreign
+from tidegate.core.text import foreign, table_cell
 
 TAG_CHARACTERS = 4000
 """MLflow cuts a run's tag at 8000 characters without a word, and older stores at 5000."""
 MAX_PARTS = 90
 """All parts of an event are written in one request, which may carry 100 tags."""
 ENDINGS = {
-    "delivered": "FINISHED",
-    "rolled-back": "FAILED",
-    "inconclusive": "FAILED",
-    "failed": "FAILED",
-    "interrupted": "KILLED",
+    "delivered": ("FINISHED", "was delivered"),
+    "rolled-back": ("FAILED", "was rolled back"),
+    "inconclusive": ("FAILED", "was rolled back as inconclusive"),
+    "failed": ("FAILED", "was rolled back after a failure"),
+    "interrupted": ("KILLED", "was interrupted"),
 }
-"""Each outcome, as MLflow's list of runs shows it."""
+"""Each outcome, as MLflow's list of runs shows it, and in words."""
 
 _PART = re.compile(re.escape(tag.EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)(?:\.(\w+))?")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
@@ -164,6 +164,11 @@ def read_record(tags: Mapping[str, str]) -> LedgerRecord:
 def metric_name(name: str) -> str:
     """`name` with what MLflow refuses in metric names replaced by dots."""
     return _NOT_IN_NAMES.sub(".", name)
+
+
+def describe(title: str, outcome: str, reason: str) -> str:
+    """How the delivery ended, in one sentence of Markdown, as the run's description."""
+    return f"**{table_cell(f'{title} {ENDINGS[outcome][1]}: {reason[:1000]}')}**\n"
 
 
 def summary_tags(event: Event) -> dict[str, str]:

@@ -32,7 +32,7 @@ from pipelines.run.engine import deliver as run_plan
 from pipelines.run.engine import undisturbed
 from pipelines.run.resume import resume as resume_plan
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.policy import golden_set
+from pipelines.spec.policy import golden_input, golden_set
 from pipelines.spec.sections import LocalFleet
 from pipelines.statements import Prover
 from registry.deliveries import MlflowDeliveries
@@ -231,6 +231,7 @@ def open_ledger(
         patience=patience,
         key=key,
         engines=plan.engine_names,
+        golden=golden_input(spec, spec.path.parent),
     )
 
 

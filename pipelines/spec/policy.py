@@ -20,6 +20,8 @@ from pipelines.load import LoadRequest, plain_requests
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.load import LoadSettings
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
+from registry.files import digest_file
+from registry.model import GoldenSet
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.access import CredentialSource, PrometheusEndpoint
 from tidegate.core.metadata_servers import is_metadata_server
@@ -188,6 +190,13 @@ def golden_set(spec: Delivery, folder: Path) -> tuple[GoldenPrompt, ...]:
     path = folder / spec.offline.dataset
     quality = spec.gates.only(QualityGate)
     return load_golden(path, quality.scorer) if quality else load_golden(path)
+
+
+def golden_input(spec: Delivery, folder: Path) -> GoldenSet | None:
+    """The golden set by its name and digest, as MLflow shows it beside the delivery."""
+    if spec.offline is None or spec.offline.dataset is None:
+        return None
+    return GoldenSet(name=spec.offline.dataset.name, digest=digest_file(folder / spec.offline.dataset))
 
 
 def user_prompts(spec: Delivery, folder: Path) -> tuple[str, ...]:

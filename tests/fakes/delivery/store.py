@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from pathlib import Path
 
 from registry.errors import StoreRefused
-from registry.model import PendingFiles, StoredRun, StoredVersion
+from registry.model import GoldenSet, PendingFiles, StoredRun, StoredVersion
 
 
 class MemoryStore:
@@ -93,6 +93,9 @@ class MemoryStore:
         self._turn()
         return self.runs[run].params[key]
 
+    def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
+        self._open(run)
+
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         self._turn()
         self.runs[run] = self.runs[run].model_copy(update={"status": status, "ended": ended})
@@ -142,8 +145,9 @@ class MemoryStore:
 
     def add_version(self, name: str, source: str, *, tags: Mapping[str, str]) -> str:
         versions = self._versions.setdefault(name, {})
-        made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags))
-        self._addresses[made.uri] = self._pending.pop(source.removeprefix("models:/")).address
+        logged = source.removeprefix("models:/")
+        made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags), logged=logged)
+        self._addresses[made.uri] = self._pending.pop(logged).address
         versions[made.version] = made
         return made.version
 

@@ -17,8 +17,9 @@ from mlflow import MlflowClient
 
 from registry.deliveries import MlflowDeliveries
 from registry.errors import DeliveryRuns, StopAsked
-from registry.model import Event, ModelVersion
-from tidegate.testing import FakeClock
+from registry.model import Event, GoldenSet, ModelVersion
+from registry.versions import MlflowRegistry
+from tidegate.testing import FakeClock, write_tiny_model
 
 
 @pytest.fixture
@@ -59,10 +60,24 @@ def test_the_run_tells_how_the_delivery_went(
     assert run.data.tags["tidegate.state"] == run.data.tags["tidegate.outcome"] == "rolled-back"
     assert json.loads(run.data.tags["tidegate.carrier"])["host"] == socket.gethostname()
     assert run.data.tags["tidegate.region.eu-west-1"] == "undo@eu-west-1 done"
+    assert run.data.tags["mlflow.note.content"].startswith(f"**{name} 2 was rolled back: latency: too slow**\n")
     [point] = client.get_metric_history(ledger.delivery, "eu-west-1/latency.ttft.p95")
     assert (point.value, point.step, point.timestamp) == (0.25, 12, round(clock.now().timestamp() * 1000))
     kept = client.download_artifacts(ledger.delivery, "events.jsonl", str(tmp_path))
     assert [Event.model_validate_json(line) for line in Path(kept).read_text().splitlines()] == slow()
+
+
+def test_the_run_names_the_logged_model_and_the_golden_set(
+    deliveries: MlflowDeliveries, client: MlflowClient, tracking_uri: str, name: str, tmp_path: Path
+) -> None:
+    made = MlflowRegistry(tracking_uri).register(name, write_tiny_model(tmp_path))
+    golden = GoldenSet(name="golden.jsonl", digest="d" * 64)
+    delivery = deliveries.open_delivery(made, None, spec_digest="abc", golden=golden).delivery
+    inputs = client.get_run(delivery).inputs
+    source = client.get_model_version(name, "1").source
+    assert [f"models:/{each.model_id}" for each in inputs.model_inputs] == [source]
+    [dataset] = [each.dataset for each in inputs.dataset_inputs]
+    assert (dataset.name, dataset.digest) == ("golden.jsonl", "d" * 36)
 
 
 def test_closing_that_died_in_the_middle_is_finished_with_its_own_outcome(

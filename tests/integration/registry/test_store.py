@@ -22,7 +22,7 @@ from registry.conventions import experiment_name
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.mlflow import MlflowStore
 from registry.mlflow_client import experiment_id
-from registry.model import StoredRun
+from registry.model import GoldenSet, StoredRun
 from registry.ports import Store
 
 STORES = ["memory", "tracking_uri", "server", pytest.param("guarded", marks=pytest.mark.slow(reason="one more server"))]
@@ -55,6 +55,7 @@ def test_a_run_is_read_back_as_it_was_written(store: Store, begin: Begin) -> Non
     assert (run.status, run.started, run.ended, run.is_deleted, run.tags["a"]) == ("RUNNING", 1, None, False, "1")
     store.log(run.id, tags={"a": "2", "b": "é" * 4000})
     store.measure(run.id, {"eu/latency.p95": 0.5}, at=7, step=3)
+    store.log_inputs(run.id, "", GoldenSet(name="golden.jsonl", digest="d" * 64))
     store.end_run(run.id, "FINISHED", ended=9)
     read = now(store, run)
     assert (read.status, read.ended, read.tags["a"], len(read.tags["b"])) == ("FINISHED", 9, "2", 4000)

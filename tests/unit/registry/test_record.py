@@ -8,6 +8,7 @@ from registry.model import Event, StepId
 from registry.record import (
     MAX_PARTS,
     TAG_CHARACTERS,
+    describe,
     entry_tags,
     metric_name,
     read_record,
@@ -90,3 +91,9 @@ def test_a_list_of_runs_shows_where_each_region_stands() -> None:
 
 def test_metric_names_hold_only_what_mlflow_takes() -> None:
     assert metric_name("canary@eu-west-1/25 ttft:p95_seconds%") == "canary.eu-west-1/25 ttft:p95_seconds."
+
+
+def test_the_words_of_others_link_nowhere_and_load_nothing_in_the_note() -> None:
+    said = "<img src=https://evil.example/beacon> [Approve here](https://evil.example)\n@team"
+    told = "\\<img `src=https://evil.example/beacon>` \\[Approve `here](https://evil.example)` `@team`"
+    assert describe("m 4", "failed", said) == f"**m 4 was rolled back after a failure: {told}**\n"
