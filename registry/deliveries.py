@@ -21,7 +21,7 @@ from registry.model import DeliverySummary, Event, GoldenSet, ModelVersion, Stor
 from registry.ports import Store
 from registry.record import Carrier, LedgerRecord, claims_of, owner_of, read_record, summary_of
 from tidegate.core.clock import WATCH_SECONDS, Clock, Life, SystemClock, Watch
-from tidegate.core.errors import NotGenuine, Refused
+from tidegate.core.errors import NotGenuine, Refused, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,10 @@ AGAIN_SECONDS = 2.0
 """At most, until one who met another that opened at the same moment tries again."""
 SIGN_SECONDS = 2.0
 """Between two looks for a sign of life."""
+ID_CHARACTERS = 32
+"""Of a run's id in MLflow."""
+SHORT_ID = 8
+"""Characters of it that lists show."""
 
 
 def this_machine() -> str:
@@ -217,6 +221,28 @@ class MlflowDeliveries:
             )  # fmt: skip
         self._told.add(other.id)
         self._sleep(SIGN_SECONDS)
+
+    def whole_id(self, given: str) -> str:
+        """The id of the one delivery whose id begins with `given`, as lists show it; a whole id is taken as it is.
+
+        Raises:
+            UnknownDelivery: no delivery has such an id, or it is shorter than lists show it.
+            UsageError: several have.
+        """
+        if len(given) >= ID_CHARACTERS:
+            return given
+        if len(given) < SHORT_ID:
+            raise _unknown(given)
+        runs = self._store.runs_like(given) if given.isascii() and given.replace("-", "").isalnum() else []
+        found = sorted(run.id for run in runs if run.id.startswith(given) and tag.MODEL in run.tags)
+        if len(found) > 1:
+            raise UsageError(
+                f"delivery: found {given}, with which {len(found)} ids begin; expected one of {', '.join(found)}",
+                hint="give more characters",
+            )
+        if not found:
+            raise _unknown(given)
+        return found[0]
 
     def summary(self, delivery: str) -> DeliverySummary:
         """One delivery as lists show it.

@@ -157,12 +157,14 @@ class MlflowStore:
         terms = [f"tags.`{key}` = {in_filter(value)}" for key, value in tags.items()]
         terms += [f"attributes.status = '{status}'"] if status is not None else []
         found = self.client.get_experiment_by_name(experiment)
-        if found is None:
-            return []
-        search, most, wanted = self.client.search_runs, min(last or PAGE_RUNS, PAGE_RUNS), " and ".join(terms)
-        where = [found.experiment_id]
-        runs = by.all_pages(lambda token: search(where, wanted, max_results=most, page_token=token))
-        return [_to_run(run) for run in islice(runs, last)]
+        return self._runs([found.experiment_id], " and ".join(terms), last) if found else []
+
+    @_asks(unwritten=[])
+    def runs_like(self, beginning: str) -> Sequence[StoredRun]:
+        search = self.client.search_experiments
+        ours = by.all_pages(lambda token: search(filter_string="name LIKE 'tidegate/%'", page_token=token))
+        found = [each.experiment_id for each in ours]
+        return self._runs(found, f"attributes.run_id LIKE {in_filter(f'{beginning}%')}", None) if found else []
 
     @_asks()
     def log(self, run: str, tags: Mapping[str, str]) -> None:
@@ -362,6 +364,11 @@ class MlflowStore:
                 hint="log it by its other address, wasbs://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER",
             )
         return get_artifact_repository(address, tracking_uri=self.uri, registry_uri=self.uri)
+
+    def _runs(self, experiments: Sequence[str], wanted: str, last: int | None) -> Sequence[StoredRun]:
+        search, most = self.client.search_runs, min(last or PAGE_RUNS, PAGE_RUNS)
+        found = by.all_pages(lambda token: search(list(experiments), wanted, max_results=most, page_token=token))
+        return [_to_run(run) for run in islice(found, last)]
 
 
 def _to_run(run: entities.Run) -> StoredRun:

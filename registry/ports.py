@@ -53,6 +53,9 @@ class Store(Protocol):
     ) -> Sequence[StoredRun]:
         """Those with all these tags, and of that status, newest first; none when there is no such experiment."""
 
+    def runs_like(self, beginning: str) -> Sequence[StoredRun]:
+        """Those in experiments of ours whose ids begin so."""
+
     def log(self, run: str, tags: Mapping[str, str]) -> None:
         """Write tags in one request, which is carried out whole or not at all."""
 

@@ -99,7 +99,8 @@ async def resume(
 ) -> Result:
     """Carry a delivery whose process died to its end, here; finished steps are skipped.
 
-    `by` says who carries it on, where the spec says that a name is enough, and `prover` proves it.
+    `delivery` is its id, or the first characters of it; `by` says who carries it on, where the spec says that a name is
+    enough, and `prover` proves it.
 
     Raises:
         TidegateError: it is over or is carried by a process, its spec was not kept, or the caller is not entitled.
@@ -108,8 +109,9 @@ async def resume(
 
     def taken_over() -> Carried:
         deliveries = at.deliveries()
-        ledger = take_over(at, deliveries, delivery, speaker)
-        carried = attach(at, deliveries, ledger, deliveries.summary(delivery), hands_on=False)
+        whole = deliveries.whole_id(delivery)
+        ledger = take_over(at, deliveries, whole, speaker)
+        carried = attach(at, deliveries, ledger, deliveries.summary(whole), hands_on=False)
         # The lock is the sign of life from here on: without it no other may be kept from the delivery.
         end_lease(at.root)
         how.display.story = state_of(carried.ledger.recorded())

@@ -108,12 +108,13 @@ def run_one_step(
 ) -> StepResult:
     """Run one step of a delivery that `open_steps` opened; a finished step is skipped.
 
-    `key` is that of the one who opened it or carried it on, if any.
+    `delivery` is its id, or the first characters of it, `key` that of the one who opened it or carried it on, if any.
 
     Raises:
         Refused: the delivery is over, or others carry it.
     """
     deliveries = at.deliveries()
+    delivery = deliveries.whole_id(delivery)
     # Joined first: the one who takes the delivery over after this look is another owner, and this ledger is refused.
     ledger = deliveries.join(delivery)
     summary = deliveries.summary(delivery)
@@ -172,7 +173,7 @@ def close_steps(
         asyncio.run(_end_trials(spec, at, key))
     deliveries = at.deliveries()
     if delivery:
-        named = delivery
+        named = deliveries.whole_id(delivery)
     else:
         # The newest: a workflow that is retried after its end opens another delivery with the same key.
         known = deliveries.deliveries(spec.model.name) if spec else ()

@@ -277,7 +277,7 @@ async def stop_remote_delivery(rollback: Rollback) -> DeliverySummary | None:
         return last
     told, where = last.id, f"process {last.pid} on {last.host}"
     if alive:
-        note(f"stopping delivery {told}, {where}: it hears of it within seconds")
+        note(f"stopping delivery {told[:8]}, {where}: it hears of it within seconds")
     # One that seems to be gone is told too: it may only have been held up.
     await rollback.records.ask(lambda it: it.stop(told))
     deadline = rollback.clock.monotonic() + ENDS_WITHIN_SECONDS
@@ -371,9 +371,9 @@ async def _close_abandoned(rollback: Rollback, last: DeliverySummary) -> bool:
     except Refused:
         return False
     except TidegateError as error:
-        note(f"delivery {last.id} was not closed: {error}; the next `tidegate deliver` closes it")
+        note(f"delivery {last.id[:8]} was not closed: {error}; the next `tidegate deliver` closes it")
     else:
-        note(f"delivery {last.id} of version {last.version} is closed: interrupted")
+        note(f"delivery {last.id[:8]} of version {last.version} is closed: interrupted")
     return True
 
 

@@ -17,7 +17,9 @@ audit = Typer(name="audit", help="Check the records of deliveries.")
 @audit.command()
 @prints(Output.JSON, Output.YAML)
 def verify(
-    named: Annotated[str, Argument(metavar="DELIVERY", help="The delivery's id; with --all: the spec.")] = "",
+    named: Annotated[
+        str, Argument(metavar="DELIVERY", help="The delivery's id, or its first 8 characters; with --all: the spec.")
+    ] = "",
     every: Annotated[bool, Option("--all", help="All deliveries of the spec's model.")] = False,
     head: Annotated[
         list[str] | None, Option("--head", metavar="HASH", help="Head that was noted before; repeatable.")
@@ -34,9 +36,9 @@ def verify(
 
     \b
     Examples:
-      tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --replay
+      tidegate audit verify c28ef0c2 --replay
       tidegate audit verify --all delivery.yaml --output json
-      tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --head 9f86d081884c7d65...
+      tidegate audit verify c28ef0c2 --head 9f86d081884c7d65...
     """
     if not (named or every):
         raise UsageError("which delivery?", hint="name one, or give --all and the spec")
@@ -52,7 +54,7 @@ def verify(
     model = load_spec(spec, Delivery).model.name if spec else ""
     audits = [
         run(each, *deliveries.record(each.id), deliveries, at.registry, heads=head or (), replaying=replay)
-        for each in (deliveries.deliveries(model) if spec else [deliveries.summary(named)])
+        for each in (deliveries.deliveries(model) if spec else [deliveries.summary(deliveries.whole_id(named))])
     ]
     given().show([each.model_dump(mode="json") for each in audits], *(line for each in audits for line in each.lines))
     return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED

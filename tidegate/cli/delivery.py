@@ -145,7 +145,7 @@ def approve(
 
     at, speaker = surroundings(), Speaker(by, prover_of(identity))
     deliveries = at.deliveries()
-    summary = deliveries.summary(delivery)
+    summary = deliveries.summary(deliveries.whole_id(delivery))
     if summary.ended is not None:
         over = f"delivery {summary.id} is over: {summary.outcome}: {summary.reason}"
         raise Refused(over, hint="`tidegate deliver` begins another")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SPEC = Path("delivery.yaml")
 Spec = Annotated[Path, Argument(help="The delivery's spec.", show_default=True)]
-DeliveryId = Annotated[str, Argument(help="The delivery's id.")]
+DeliveryId = Annotated[str, Argument(help="The delivery's id, or at least its first 8 characters.")]
 VersionNumber = Annotated[
     str | None,
     Option(metavar="NUMBER", help="Number of the version; default: the one with the alias `model.from`."),

@@ -77,6 +77,9 @@ class MemoryStore:
         self._turn()
         return sorted(found, key=lambda run: (run.started, run.id), reverse=True)[:last]
 
+    def runs_like(self, beginning: str) -> Sequence[StoredRun]:
+        return [run for run in self.runs.values() if run.id.startswith(beginning) and not run.is_deleted]
+
     def log(self, run: str, tags: Mapping[str, str]) -> None:
         self._turn()
         found = self._open(run)

@@ -83,6 +83,12 @@ def test_runs_are_found_newest_first_by_tags_and_status(store: Store, begin: Beg
     assert now(store, other).is_deleted
 
 
+def test_a_run_is_found_by_the_beginning_of_its_id(store: Store, begin: Begin) -> None:
+    run = begin()
+    assert run.id in [each.id for each in store.runs_like(run.id[:8])]
+    assert store.runs_like("f" * 32) == []
+
+
 def test_of_several_that_claim_at_once_one_has_it_and_all_hear_who(store: Store, begin: Begin) -> None:
     run, racers = begin(), 4
     start = Barrier(racers)

@@ -90,7 +90,7 @@ def _delivery_line(report: StatusReport) -> str:
         return f"MLflow cannot be read, so what became of the last delivery is not known: {report.unreadable}"
     if (last := report.last) is None:
         return "no delivery yet"
-    head, step = f"delivery {last.id} of version {last.version}", last.last_step or "its start"
+    head, step = f"delivery {last.id[:8]} of version {last.version}", last.last_step or "its start"
     if last.outcome:
         return f"{head}: {last.outcome}: {last.reason}"
     process = f"process {last.pid} on {last.host}"
