@@ -191,12 +191,15 @@ def _provider(endpoint: PrometheusEndpoint) -> tuple[Json, Json]:
     if endpoint.tenant:
         headers.append({"key": PrometheusAccess.TENANT_HEADER, "value": endpoint.tenant})
     secret = None
-    if auth:
+    if auth and (auth.bearer or auth.basic):
         secret = auth.bearer.secret if auth.bearer else auth.basic.header if auth.basic else None
         begins = "Bearer " if auth.bearer else ""
         headers.append({"key": "Authorization", "value": f"{begins}{{{{args.prometheus-authorization}}}}"})
     if headers:
         settings["headers"] = headers
+    if auth and (aws := auth.sigv4):
+        given = {"region": aws.region, "profile": aws.profile, "roleArn": aws.role}
+        settings["authentication"] = {"sigv4": {key: value for key, value in given.items() if value}}
     if secret is None:
         return {"name": "prometheus", "value": endpoint.url}, {"address": "{{args.prometheus}}", **settings}
     value_from = {"secretKeyRef": {"name": secret.name, "key": secret.key}}

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -17,7 +18,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.files import Unreadable, read_text
-from tidegate.core.model import SpecConflict, SpecModel, at_odds
+from tidegate.core.model import Loc, SpecConflict, SpecModel, at_odds
 from tidegate.core.spec import load_spec
 
 Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
@@ -91,13 +92,58 @@ class BasicAuth(AccessPart):
     """A key that holds the whole value of the header, `Basic` and what follows: Argo Rollouts cannot make it."""
 
 
+class ClientCertificate(AccessPart):
+    """What the client shows in the TLS handshake, in PEM."""
+
+    certificate: CredentialSource
+    key: CredentialSource
+
+
+class SigV4(AccessPart):
+    """Amazon's request signature, version 4; needs the extra `aws`."""
+
+    region: str = Field(pattern=r"^[a-z0-9-]+$")
+    """Of AWS, such as eu-west-1."""
+    service: str = Field(default="aps", pattern=r"^[a-z0-9-]+$")
+    profile: str | None = Field(default=None, pattern=r"^\S+$")
+    """Of AWS' own configuration files. Without keys and profile, AWS' usual places are looked at, as its tools do:
+    variables, web identity (IRSA), a pod's or a machine's role."""
+    access_key: CredentialSource | None = None
+    secret_key: CredentialSource | None = None
+    session_token: CredentialSource | None = None
+    role: str | None = Field(default=None, pattern=r"^arn:\S+$")
+    """That the controller of Argo Rollouts takes on; tidegate's own comes with its profile or its pod."""
+
+    @model_validator(mode="after")
+    def _has_whole_keys(self) -> SigV4:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise at_odds("one of `access_key` and `secret_key`", "both, or neither for AWS' usual places")
+        return self
+
+
+class AuthKind(StrEnum):
+    """How the one who asks proves who it is; the values are the keys of `auth`."""
+
+    BEARER = "bearer"
+    BASIC = "basic"
+    CERTIFICATE = "certificate"
+    SIGV4 = "sigv4"
+
+
 class PrometheusAuth(AccessPart):
     """One way of saying who asks."""
 
-    one_of = ("bearer", "basic")
+    one_of = tuple(AuthKind)
     bearer: CredentialSource | None = None
     """A token for `Authorization: Bearer`."""
     basic: BasicAuth | None = None
+    certificate: ClientCertificate | None = None
+    sigv4: SigV4 | None = None
+
+    @property
+    def kind(self) -> AuthKind:
+        """Which of them it is."""
+        return next(kind for kind in AuthKind if getattr(self, kind) is not None)
 
 
 class PrometheusAccess(SpecModel):
@@ -119,10 +165,14 @@ class PrometheusAccess(SpecModel):
 
     def secrets(self) -> Iterator[tuple[tuple[str, ...], CredentialSource]]:
         """Those that prove who asks."""
-        if self.auth and self.auth.bearer:
-            yield ("auth", "bearer"), self.auth.bearer
-        if self.auth and self.auth.basic:
-            yield ("auth", "basic", "password"), self.auth.basic.password
+        auth = self.auth
+        if auth is None:
+            return
+        kind = getattr(auth, auth.kind)
+        parts = {"": kind} if isinstance(kind, CredentialSource) else dict(kind)
+        for name, part in parts.items():
+            if isinstance(part, CredentialSource):
+                yield ("auth", str(auth.kind), *filter(None, (name,))), part
 
 
 class PrometheusEndpoint(PrometheusAccess):
@@ -145,11 +195,17 @@ _ANOTHER = "an address of its own under `rollouts`, which asks for nothing or fo
 def conflicts_for_rollouts(endpoint: PrometheusEndpoint) -> Iterator[SpecConflict]:
     """What Argo Rollouts lacks: a Secret for the header, or the way itself."""
     auth = endpoint.auth
-    if auth and auth.bearer and auth.bearer.secret is None:
-        yield SpecConflict(("auth", "bearer"), "no Secret for Argo Rollouts", "`secret` too, or " + _ANOTHER)
-    if auth and auth.basic and auth.basic.header is None:
+    if auth is None:
+        return
+    where: Loc = ("auth", str(auth.kind))
+    if auth.certificate:
+        found = "a client certificate, which Argo Rollouts cannot show"
+        yield SpecConflict(where, found, _ANOTHER)
+    if auth.bearer and auth.bearer.secret is None:
+        yield SpecConflict(where, "no Secret for Argo Rollouts", "`secret` too, or " + _ANOTHER)
+    if auth.basic and auth.basic.header is None:
         expected = "`header`, a Secret's key with `Basic` and what follows, or " + _ANOTHER
-        yield SpecConflict(("auth", "basic"), "no header for Argo Rollouts, which cannot make it", expected)
+        yield SpecConflict(where, "no header for Argo Rollouts, which cannot make it", expected)
 
 
 class PrometheusAccessFile(PrometheusAccess):

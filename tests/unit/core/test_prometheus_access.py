@@ -42,6 +42,8 @@ def problem(text: str) -> str:
         f"auth: {{bearer: {{secret: {SECRET}}}}}",
         f"auth: {{bearer: {{secret: {{name: {SECRET}, key: token}}}}}}",
         f"auth: {{basic: {{username: me, password: {SECRET}}}}}",
+        f"auth: {{sigv4: {{region: eu-west-1, secret_key: {SECRET}, access_key: {{env: A}}}}}}",
+        f"auth: {{certificate: {{certificate: {{file: /c}}, key: {SECRET}}}}}",
         f"auth: {SECRET}",
         f"ca: {SECRET}",
     ],
@@ -56,8 +58,8 @@ def test_what_is_right_is_said() -> None:
         "p.yaml:1: auth.bearer: found nothing; expected {env: NAME}, {file: /PATH} or {secret: {name: NAME, key: KEY}};"
         " the secret itself stays outside"
     )
-    assert "found bearer and basic; expected exactly one of" in problem(
-        "auth: {bearer: {env: T}, basic: {username: me, password: {env: P}}}"
+    assert "found bearer and sigv4; expected exactly one of" in problem(
+        "auth: {bearer: {env: T}, sigv4: {region: eu-west-1}}"
     )
     assert "found `env` and `file`; expected one of them" in problem("auth: {bearer: {env: T, file: /t}}")
     assert "begins with `/` and has no `..`" in problem("auth: {bearer: {file: /run/../etc/shadow}}")
@@ -130,6 +132,8 @@ IN_SECRET = {"secret": {"name": "p", "key": "k"}}
         ({"bearer": IN_SECRET}, []),
         ({"basic": {"username": "me", "password": IN_SECRET}}, ["basic"]),
         ({"basic": {"username": "me", "password": IN_SECRET, "header": IN_SECRET["secret"]}}, []),
+        ({"certificate": {"certificate": IN_SECRET, "key": IN_SECRET}}, ["certificate"]),
+        ({"sigv4": {"region": "eu-west-1"}}, []),
     ],
 )
 def test_who_asks_from_inside_has_to_be_able_to(auth: dict[str, object], rollouts: list[str]) -> None:

@@ -104,7 +104,7 @@ def test_it_is_asked_directly_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     with served(busy) as address, pytest.raises(PrometheusUnreachable, match="answered 503 and no Prometheus"):
         PrometheusClient(f"http://{address}/prom/", timeout_seconds=5).query('a{b="c d+e"}', datetime.fromtimestamp(1))
-    assert heard == ["/prom/api/v1/query?query=a%7Bb%3D%22c+d%2Be%22%7D&time=1.0 None"]
+    assert heard == ["/prom/api/v1/query?query=a%7Bb%3D%22c%20d%2Be%22%7D&time=1.0 None"]
 
 
 def endless(request: QuietHandler) -> None:

@@ -6,16 +6,19 @@ in a few shared threads, and those that wait for a Prometheus that is away would
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
+import tempfile
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from errno import ETIMEDOUT
 from functools import lru_cache, partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from threading import Timer
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -27,7 +30,16 @@ from requests import PreparedRequest, Response, Session
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3.exceptions import HTTPError
 
-from tidegate.core.access import CredentialMissing, PrometheusEndpoint, SecretStore, scrubbed
+from tidegate.core.access import (
+    AuthKind,
+    CredentialMissing,
+    CredentialSource,
+    PrometheusEndpoint,
+    SecretStore,
+    SigV4,
+    scrubbed,
+)
+from tidegate.core.adapters.extras import require
 from tidegate.core.errors import OutsideError
 from tidegate.core.metadata_servers import refuse_metadata_server
 from tidegate.core.text import LONGEST, json_of, one_line, redacted
@@ -87,6 +99,14 @@ class InstantResult(NamedTuple):
 _SERIES: TypeAdapter[list[SeriesAnswer] | None] = TypeAdapter(list[SeriesAnswer] | None)
 _SCALAR: TypeAdapter[Sample] = TypeAdapter(Sample)
 _HINT = "is it running, and is this its address?"
+_WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_EXPIRED", "ACCESS_DENIED")
+"""What a server's TLS says to a client's certificate, or to none."""
+_WORDS = {
+    AuthKind.BEARER: "the token",
+    AuthKind.BASIC: "the name and password",
+    AuthKind.CERTIFICATE: "the client certificate",
+    AuthKind.SIGV4: "the AWS signature with keys",
+}
 
 
 class PrometheusClient:
@@ -98,11 +118,20 @@ class PrometheusClient:
     def __init__(
         self, at: str | PrometheusEndpoint, *, timeout_seconds: float, secrets: SecretStore | None = None
     ) -> None:
-        """`at` is Prometheus' own address, with a path where it is behind one. Nothing is asked yet."""
+        """`at` is Prometheus' own address, with a path where it is behind one; nothing is asked and no secret read yet.
+
+        Raises:
+            NotInstalled: a package that its credentials need is not there.
+        """
         self._at = at if isinstance(at, PrometheusEndpoint) else PrometheusEndpoint(url=at)
         self._url, self._auth = self._at.url.rstrip("/"), self._at.auth
         self._secrets = secrets or SecretStore()
         self._timeout_seconds = timeout_seconds
+        self._aws: Any = None
+        if self._auth and self._auth.sigv4:
+            require("botocore")
+            # With DEBUG it writes down what it signs, a session's token among it.
+            logging.getLogger("botocore.auth").setLevel(logging.INFO)
 
     def query(self, query: str, at: datetime | None = None) -> InstantResult:
         """The result of an instant query, of now without `at`.
@@ -124,8 +153,11 @@ class PrometheusClient:
 
     def _data(self, query: str, request: PreparedRequest) -> object:
         """What a whole answer holds; what is no answer comes from something in between."""
-        own, secrets = self._headers()
-        response, body = self._sent(str(request.url), {**request.headers, **own})
+        # As signatures want it, in which a space is no `+`.
+        path, _, parameters = str(request.url).partition("?")
+        url = f"{path}?{parameters.replace('+', '%20')}"
+        own, secrets = self._headers(url)
+        response, body = self._sent(url, {**request.headers, **own})
         text = scrubbed(body.decode("utf-8", "replace"), secrets)
         if response.status in (401, 403):
             raise PrometheusDenied(
@@ -163,7 +195,9 @@ class PrometheusClient:
             with _ended_at(ends, line):
                 if trust:
                     connection.sock = trust.wrap_socket(line, server_hostname=host)
-                connection.request("GET", f"{at.path}?{at.query}", headers=dict(headers))
+                # One who refuses a certificate has hung up, and what he said of it is read below.
+                with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+                    connection.request("GET", f"{at.path}?{at.query}", headers=dict(headers))
                 found = connection.getresponse()
                 response = urllib3.HTTPResponse(found, dict(found.headers), found.status, preload_content=False)
                 body = response.read(MOST_BYTES + 1, decode_content=True)
@@ -181,10 +215,13 @@ class PrometheusClient:
         """For people, what says who asks and where that is: `the token in the variable X`."""
         if self._auth is None:
             return "requests without credentials"
-        places = dict.fromkeys(self._secrets.where(source) for _, source in self._at.secrets())
-        return f"{'the token' if self._auth.bearer else 'the name and password'} in {' and '.join(places)}"
+        places = self._places(source for _, source in self._at.secrets())
+        return f"{_WORDS[self._auth.kind]} in {places or 'the usual places of AWS'}"
 
-    def _headers(self) -> tuple[dict[str, str], tuple[str, ...]]:
+    def _places(self, sources: Iterable[CredentialSource]) -> str:
+        return " and ".join(dict.fromkeys(map(self._secrets.where, sources)))
+
+    def _headers(self, url: str) -> tuple[dict[str, str], tuple[str, ...]]:
         """What says who asks, for a GET without a body, and the texts in it that nobody else may read."""
         headers = {self._at.TENANT_HEADER: self._at.tenant} if self._at.tenant else {}
         auth, text = self._auth, self._secrets.text
@@ -199,25 +236,65 @@ class PrometheusClient:
             password = text(auth.basic.password)
             encoded = b64encode(f"{auth.basic.username}:{password}".encode()).decode()
             return {**headers, "Authorization": f"Basic {encoded}"}, (password, encoded)
+        if auth and auth.sigv4:
+            return self._signed(auth.sigv4, url, headers)
         return headers, ()
 
-    def _trust(self) -> ssl.SSLContext:
-        """The authorities to believe."""
-        ca = self._at.ca
+    def _signed(self, aws: SigV4, url: str, headers: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Amazon's request signature, version 4, by botocore."""
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+
+        if aws.access_key and aws.secret_key:
+            places = (aws.access_key, aws.secret_key, aws.session_token)
+            keys = Credentials(*(self._secrets.text(place) for place in places if place))
+        else:
+            keys = self._usual_keys(aws.profile)
+        request = AWSRequest(method="GET", url=url, headers=dict(headers))
+        SigV4Auth(keys, aws.service, aws.region).add_auth(request)
+        signed = dict(request.headers.items())
+        return signed, (keys.secret_key, keys.token or "", signed["Authorization"])
+
+    def _usual_keys(self, profile: str | None) -> Any:
+        """Those that AWS' own tools would use; those of a role are got again before they end."""
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
+
         try:
-            return _context(self._secrets.text(ca) if ca else "")
+            self._aws = self._aws or Session(profile=profile).get_credentials()
+            if self._aws:
+                return self._aws.get_frozen_credentials()
+        except BotoCoreError as error:
+            raise CredentialMissing(f"no AWS credentials: {error}", hint="check the profile and its files") from error
+        hint = "name `access_key` and `secret_key`, or give this process a role"
+        raise CredentialMissing("no AWS credentials were found", hint=hint)
+
+    def _trust(self) -> ssl.SSLContext:
+        """The authorities to believe and the certificate to show."""
+        shown = self._auth.certificate if self._auth else None
+        sources = (self._at.ca, *((shown.certificate, shown.key) if shown else (None, None)))
+        try:
+            return _context(*(self._secrets.text(source) if source else "" for source in sources))
         except (ssl.SSLError, ValueError) as error:
-            message = f"what {self._secrets.where(ca) if ca else DEFAULT_CA_BUNDLE_PATH} holds is no certificate in PEM"
+            places = self._places(filter(None, sources))
+            message = f"what {places} holds is no certificate in PEM" + (", or not with its key" if shown else "")
             raise CredentialMissing(message, hint="write it as PEM") from error
 
     def _unreachable(self, error: Exception) -> PrometheusUnreachable:
-        tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLCertVerificationError)), None)
-        if tls is not None:
+        tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
+        if isinstance(tls, ssl.SSLCertVerificationError):
             authority = f"those in {self._secrets.where(self._at.ca)}" if self._at.ca else "the public authorities"
             return PrometheusUntrusted(
                 f"the certificate of Prometheus at {self._url} is not trusted: {tls.verify_message}",
                 hint=f"we trust {authority}; name its authority in `ca`",
                 detail=str(error),
+            )
+        if tls is not None and any(word in str(tls) for word in _WANTS_CERTIFICATE):
+            return PrometheusDenied(
+                f"Prometheus at {self._url} refuses {self._who} in the TLS handshake",
+                hint="it wants a client certificate of an authority that it trusts",
+                detail=str(tls),
             )
         words = (cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror)
         detail = next(words, None) or str(error)
@@ -292,12 +369,22 @@ def _result(session: _Session, found: object) -> InstantResult:
 
 
 @lru_cache(maxsize=4)
-def _context(authorities: str) -> ssl.SSLContext:
+def _context(authorities: str, certificate: str, key: str) -> ssl.SSLContext:
     """By texts in PEM. Kept: reading the public authorities takes longer than a query."""
-    if not authorities:
-        return ssl.create_default_context(cafile=DEFAULT_CA_BUNDLE_PATH)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=authorities)
+    if authorities:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=authorities)
+    else:
+        context = ssl.create_default_context(cafile=DEFAULT_CA_BUNDLE_PATH)
+    if certificate:
+        # OpenSSL takes certificates to show from files alone.
+        with tempfile.TemporaryDirectory() as folder:
+            files = Path(folder, "certificate"), Path(folder, "key")
+            for file, text in zip(files, (certificate, key), strict=True):
+                file.touch(mode=0o600)
+                file.write_text(text, encoding="utf-8")
+            # An empty password, or it would ask for one at the terminal.
+            context.load_cert_chain(*files, password="")
     return context
 
 

@@ -47,5 +47,6 @@ def test_those_who_cannot_say_who_they_are_are_told_with_their_place() -> None:
     assert places({"url": URL, "tenant": "team-a"}) == [at]
     assert places(TOKEN, autoscale=None) == [f"{at}.auth.bearer"]
     assert places({**TOKEN, "keda": URL}) == [f"{at}.auth.bearer"]
-    elsewhere = {**TOKEN, "keda": URL, "rollouts": {"url": URL, "auth": {"bearer": {"env": "TIDEGATE_SPEC_T"}}}}
-    assert places(elsewhere) == [f"{at}.rollouts.auth.bearer"]
+    pair = {part: {"secret": {"name": "prometheus", "key": part}} for part in ("certificate", "key")}
+    elsewhere = {**TOKEN, "keda": URL, "rollouts": {"url": URL, "auth": {"certificate": pair}}}
+    assert places(elsewhere) == [f"{at}.rollouts.auth.certificate"]

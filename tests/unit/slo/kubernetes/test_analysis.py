@@ -165,6 +165,19 @@ def test_a_secret_goes_to_the_address_that_stands_in_the_template(auth: dict[str
     assert asked["headers"] == [{"key": "Authorization", "value": f"{begins}{{{{args.prometheus-authorization}}}}"}]
 
 
-def test_what_argo_rollouts_cannot_say_is_an_error() -> None:
-    with pytest.raises(UsageError, match="no Secret for Argo Rollouts; give `secret` too"):
-        asked_at(auth={"bearer": {"env": "TIDEGATE_SPEC_TOKEN"}})
+def test_amazons_signature_is_the_controllers_own() -> None:
+    role = "arn:aws:iam::123456789012:role/argo"
+    _, asked = asked_at(auth={"sigv4": {"region": "eu-west-1", "role": role}})
+    assert asked["authentication"] == {"sigv4": {"region": "eu-west-1", "roleArn": role}}
+
+
+@pytest.mark.parametrize(
+    ("auth", "told"),
+    [
+        ({"bearer": {"env": "TIDEGATE_SPEC_TOKEN"}}, "no Secret for Argo Rollouts; give `secret` too"),
+        ({"certificate": {"certificate": {"env": "A"}, "key": {"env": "B"}}}, "which Argo Rollouts cannot show"),
+    ],
+)
+def test_what_argo_rollouts_cannot_say_is_an_error(auth: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        asked_at(auth=auth)
