@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -25,7 +26,7 @@ from pipelines.model import Plan
 from pipelines.plan.planner import refuse_other_files, refuse_other_plan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from registry.chain import ChainFinding, heads_of, vanished
+from registry.chain import ChainEntry, ChainFinding, heads_of, vanished
 from registry.conventions import CHAMPION, ENGINE_IMAGE, VERSION
 from registry.deliveries import MlflowDeliveries
 from registry.files import digest_files
@@ -33,6 +34,7 @@ from registry.model import DeliverySummary, Event
 from registry.record import LedgerRecord
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import NotGenuine, TidegateError, UsageError
+from tidegate.core.files import write_atomically
 from tidegate.core.model import Value
 from tidegate.core.spec import SpecError, load_spec
 
@@ -200,3 +202,9 @@ def _ending(summary: DeliverySummary, events: Sequence[Event]) -> Iterator[Chain
     if said != summary.outcome or (result and not result.reason.startswith(summary.reason or "nothing")):
         why = f"lists say {summary.outcome}: {summary.reason}; its events say {said}: {result and result.reason}"
         yield ChainFinding(what="changed" if result else "removed", where="the ending", why=why)
+
+
+def export_chain(entries: Iterable[ChainEntry], file: Path) -> None:
+    """Write a chain with its signatures, one event a line."""
+    lines = [json.dumps({"body": entry.body, "signature": entry.signature}) + "\n" for entry in entries]
+    write_atomically({file: "".join(lines)})

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from tidegate.cli.options import SPEC, surroundings
+from tidegate.cli.options import SPEC, DeliveryId, surroundings
 from tidegate.cli.settings import Output, given, prints
 from tidegate.core.errors import ExitCode, UsageError
 
-audit = Typer(name="audit", help="Check the records of deliveries.")
+audit = Typer(name="audit", help="Check and export the records of deliveries.")
 
 
 @audit.command()
@@ -58,3 +58,31 @@ def verify(
     ]
     given().show([each.model_dump(mode="json") for each in audits], *(line for each in audits for line in each.lines))
     return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED
+
+
+@audit.command()
+def export(
+    delivery: DeliveryId,
+    file: Annotated[Path, Argument(help="The file to write.", show_default=False)],
+) -> int:
+    """Write the chain of events with its signatures, one event a line, for write-once storage.
+
+    Prints the head, which `audit verify --head` takes. Changes nothing in MLflow. Exits with 5 when something in the
+    chain is not genuine.
+
+    \b
+    Examples:
+      tidegate audit export c28ef0c2 kept.jsonl
+    """
+    from pipelines.authority.audit import export_chain
+    from registry.chain import heads_of
+
+    deliveries = surroundings().deliveries()
+    whole = deliveries.whole_id(delivery)
+    record, found = deliveries.record(whole)
+    export_chain(record.entries, file)
+    heads = ", ".join(heads_of(record.entries))
+    given().note(f"{file}: {len(record.entries)} events of delivery {whole}; head {heads}")
+    for finding in found:
+        given().note(f"not genuine: {finding}")
+    return ExitCode.NOT_GENUINE if found else ExitCode.DELIVERED
