@@ -70,7 +70,9 @@ def _run(arguments: list[str]) -> int:
     gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)
     command = command_tree()
     if "_TIDEGATE_COMPLETE" in os.environ:
-        command.main(prog_name="tidegate")  # answers the shell, and exits
+        from tidegate.cli.project import complete
+
+        return complete(command)
     # Not `app(...)`: that makes exit codes of what `endings` tells apart.
     with settings() as chosen, notes_to(chosen.note), command.make_context("tidegate", arguments) as context:
         return int(command.invoke(context) or 0)
@@ -100,9 +102,9 @@ def refuse_shadowed_packages() -> None:
 @cache
 def command_tree() -> Root:
     """Every command's name, options and help, as they are run."""
-    from typer.main import get_command
+    from typer.main import get_group
 
-    return cast("Root", get_command(command_line()))
+    return cast("Root", get_group(command_line()))
 
 
 def command_line() -> Typer:
@@ -116,7 +118,7 @@ def command_line() -> Typer:
     from tidegate.cli.fleet import fleet, setup
     from tidegate.cli.gate import gate
     from tidegate.cli.model import model
-    from tidegate.cli.project import doctor, init, schema
+    from tidegate.cli.project import completion, doctor, init, schema
     from tidegate.cli.rollout import rollout, workflow
     from tidegate.cli.serve import serve
     from tidegate.cli.slo import slo
@@ -128,11 +130,12 @@ def command_line() -> Typer:
         help="Deliver a model version to production region by region, and roll it back when it is worse.",
         epilog="Exit codes: 0 delivered, 1 rolled back or gate failed, 2 usage or spec error, 3 inconclusive, "
         "4 something outside was not there, 5 a record is not genuine, 70 a bug in tidegate, 130 stopped by Ctrl-C.",
+        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
     for command in (
-        *(init, doctor, setup, plan, deliver, status, approve, resume, rollback, report),
+        *(init, doctor, setup, completion, plan, deliver, status, approve, resume, rollback, report),
         *(serve, schema, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
     ):
         add_command(app, command)

@@ -1,15 +1,16 @@
-"""`tidegate init`, `doctor`, and `schema`, hidden: what prepares and checks."""
+"""`tidegate init`, `doctor`, `completion`, and `schema`, hidden: what prepares and checks."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 EXAMPLE = "support-llm"
 """What the templates call the delivery and its model."""
 BESIDES = ("golden.jsonl", "prompts.txt")
+ZSH_SOURCED = "compdef _tidegate_completion tidegate"
+ZSH_EITHER = f"""if [[ "${{zsh_eval_context[-1]}}" == loadautofunc ]]; then
+  _tidegate_completion "$@"
+else
+  {ZSH_SOURCED}
+fi"""
 
 
 def init(
@@ -135,6 +142,36 @@ def schema_text(kind: str) -> str:
     if kind not in known:
         raise UsageError(f"no schema is called `{kind}`", hint=f"known: {', '.join(known)}")
     return json.dumps(known[kind].model_json_schema(by_alias=True), indent=2, sort_keys=True) + "\n"
+
+
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Argument(help="The shell.", show_default=False)],
+) -> int:
+    """Print the completion script of a shell.
+
+    \b
+    Examples:
+      tidegate completion bash > ~/.local/share/bash-completion/completions/tidegate
+      tidegate completion zsh > "${fpath[1]}/_tidegate"
+      tidegate completion fish > ~/.config/fish/completions/tidegate.fish
+    """
+    from typer._completion_classes import completion_init
+    from typer._completion_shared import get_completion_script
+
+    completion_init()
+    script = get_completion_script(prog_name="tidegate", complete_var="_TIDEGATE_COMPLETE", shell=shell).strip()
+    # Typer's ends with a call that serves a sourced file alone; compinit loads a file in `fpath` at the first Tab.
+    print(script.replace(ZSH_SOURCED, ZSH_EITHER))
+    return ExitCode.DELIVERED
+
+
+def complete(root: Any) -> int:
+    """Answer the shell that runs such a script: what may stand at the cursor, one a line."""
+    from typer._completion_classes import completion_init
+    from typer.completion import shell_complete
+
+    completion_init()
+    return shell_complete(root, {}, "tidegate", "_TIDEGATE_COMPLETE", os.environ["_TIDEGATE_COMPLETE"])
 
 
 @prints(Output.JSON, Output.YAML)
