@@ -1,10 +1,10 @@
-"""What a pair of answers says once they are read: likeness, refusals, languages; their words stay behind."""
+"""What a pair of answers says once they are read: likeness and refusals; their words stay behind."""
 
 from __future__ import annotations
 
 from gates.evidence.batch import PairedAnswer, PairedReply
 from gates.model import EngineReply
-from gates.ports import Embedder, LanguageDetector
+from gates.ports import Embedder
 from gates.text import declines, nearness, similarity
 
 
@@ -12,7 +12,6 @@ def paired_answer(
     stable: EngineReply | None,
     canary: EngineReply | None,
     *,
-    languages: LanguageDetector | None = None,
     embedder: Embedder | None = None,
 ) -> PairedAnswer:
     """Read what arrived of a pair; an answer that did not is None, and then nothing is alike.
@@ -20,13 +19,13 @@ def paired_answer(
     Without an embedder likeness is that of words (F1), with one that of meaning.
     """
     return PairedAnswer(
-        stable=read_reply(stable, languages) if stable else None,
-        canary=read_reply(canary, languages) if canary else None,
+        stable=read_reply(stable) if stable else None,
+        canary=read_reply(canary) if canary else None,
         similarity=_alike(stable.text, canary.text, embedder) if stable and canary else None,
     )
 
 
-def read_reply(reply: EngineReply, languages: LanguageDetector | None) -> PairedReply:
+def read_reply(reply: EngineReply) -> PairedReply:
     """Read one answer."""
     return PairedReply(
         ttft=reply.ttft_seconds,
@@ -34,7 +33,6 @@ def read_reply(reply: EngineReply, languages: LanguageDetector | None) -> Paired
         e2e=reply.duration_seconds,
         output_tokens=reply.output_tokens,
         finish_reason=reply.finish_reason,
-        language=languages.language(reply.text) if languages else "",
         refusal=declines(reply.text),
     )
 

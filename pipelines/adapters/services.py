@@ -76,7 +76,6 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
     by_meaning = Scorer.SEMANTIC in scorers or any(gate.likeness is Likeness.MEANING for gate in agreements)
     drift = gates.only(DriftGate)
     by_language = bool(drift and Feature.LANGUAGE in drift.thresholds)
-    by_language = by_language or any(gate.min_same_language is not None for gate in agreements)
     embedder = languages = None
     if by_meaning or by_language:
         from gates.adapters.text_models import LanguageIds, WordEmbeddings

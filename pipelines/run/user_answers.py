@@ -233,7 +233,7 @@ class AnsweredUsers:
         assert self._copies is not None, "only of copies"
         for stable, copy in self._copies.joined(self._clock.monotonic()):
             replies = _reply(stable), _reply(copy) if copy.whole else None
-            self._pairs.append(paired_answer(*replies, languages=self._languages, embedder=self._embedder))
+            self._pairs.append(paired_answer(*replies, embedder=self._embedder))
             if copy.whole:
                 yield stable, copy
 
@@ -245,7 +245,7 @@ class AnsweredUsers:
         detector = self._languages
         language = detector.language(sample.prompt[:LANGUAGE_CHARACTERS]) if detector else ""
         asked = {"prompt_characters": len(sample.prompt), "prompt_language": language}
-        return read_reply(_reply(sample), None).model_copy(update=asked)
+        return read_reply(_reply(sample)).model_copy(update=asked)
 
     async def _score(self, stable: UserSample, canary: UserSample) -> None:
         assert self.scored is not None, "nothing is put to no judge"

@@ -104,12 +104,11 @@ def a_reply(text: str) -> EngineReply:
     return EngineReply(text=text, finish_reason="stop", output_tokens=9, ttft_seconds=0.1)
 
 
-def test_a_pair_is_read_and_its_words_stay_behind(embedder: WordEmbeddings, languages: LanguageIds) -> None:
+def test_a_pair_is_read_and_its_words_stay_behind(embedder: WordEmbeddings) -> None:
     stable, canary = a_reply("The parcel arrives tomorrow."), a_reply("Je ne peux pas vous aider avec cela.")
-    pair = paired_answer(stable, canary, languages=languages, embedder=embedder)
+    pair = paired_answer(stable, canary, embedder=embedder)
     assert pair.stable
     assert pair.canary
-    assert (pair.stable.language, pair.canary.language) == ("en", "fr")
     assert (pair.stable.refusal, pair.canary.refusal) == (False, True)
     assert pair.similarity is not None
     assert pair.similarity < 0.3
