@@ -33,7 +33,7 @@ class ScoresGate(TestedGate):
     several = False
     scale = "score"
     least = "min_pairs"
-    margin = ("max_drop", 0.5)
+    margin = "max_drop"
 
     max_drop: Share = 0.05
     """Of the mean, 0 to 1. The gate passes once the canary is proven to be within it."""
