@@ -85,7 +85,7 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
         embedder=embedder,
         languages=languages,
         likelihood=EngineLikelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
-        judges=partial(judge_of, judge, folder) if judge else None,
+        judges=partial(judge_of, judge) if judge else None,
     )
 
 

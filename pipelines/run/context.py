@@ -53,8 +53,8 @@ class Readers:
     embedder: Embedder | None = None
     languages: LanguageDetector | None = None
     likelihood: LogLikelihood | None = None
-    judges: Callable[[bool], Awaitable[Judge]] | None = None
-    """Makes the judge of one comparison, its control begun: of pairs of answers, or of single ones."""
+    judges: Callable[[], Judge] | None = None
+    """Makes the judge of one comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -328,7 +328,7 @@ async def answered_users(
         shares=shares,
         languages=context.readers.languages,
         embedder=embedder_of(context),
-        scored=ScoredPairs(await judges(copied is not None)) if judges and judged else None,
+        scored=ScoredPairs(judges()) if judges and judged else None,
         copied=copied,
     )
     try:

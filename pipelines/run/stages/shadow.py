@@ -183,6 +183,6 @@ async def _probes(context: Context, state: RegionState, terms: AnalysisPlan) -> 
         model=context.plan.name,
         prompts=user_prompts(context.spec, context.folder),
         max_tokens=context.spec.traffic.max_tokens if context.spec.traffic else PAIR_MAX_TOKENS,
-        judge=await readers.judges(True) if readers.judges and judged else None,
+        judge=readers.judges() if readers.judges and judged else None,
         embedder=embedder_of(context),
     )
