@@ -29,18 +29,6 @@ class LanguageDetector(Protocol):
         ...
 
 
-class LogLikelihood(Protocol):
-    """A served model that tells how likely it holds an answer that somebody else wrote."""
-
-    async def mean_logprob(self, url: str, model: str, prompt: str, reference: str) -> float:
-        """The mean natural logarithm of the probabilities of the reference's tokens after the prompt, 0 at most.
-
-        Raises:
-            OutsideError: when the engine is not there, refuses, is too slow, or gives no log-probabilities.
-        """
-        ...
-
-
 class EvidenceSource(Protocol):
     """Where batches come from."""
 

@@ -222,17 +222,8 @@ def compare(
 
 
 def _comparison_of(plan: ComparisonPlan, golden: Sequence[GoldenPrompt]) -> EndpointComparison:
-    """With the readers that its gates and scorers need.
-
-    Raises:
-        UsageError: a prompt is scored by log-likelihood, which only a version's own engine tells.
-    """
+    """With the readers that its gates and scorers need."""
     scorers = scorers_of(golden, plan.quality.scorer)
-    if Scorer.LOG_LIKELIHOOD in scorers:
-        raise UsageError(
-            f"the scorer {Scorer.LOG_LIKELIHOOD} asks vLLM itself, in the offline stage of a delivery",
-            hint=f"use {Scorer.F1} or {Scorer.SEMANTIC} here",
-        )
     agreements = [each for each in plan.pairs.settings.values() if isinstance(each, AgreementGate)]
     by_meaning = any(each.likeness is Likeness.MEANING for each in agreements)
     if not (by_meaning or Scorer.SEMANTIC in scorers):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gates.adapters.judge import judge_of
-from gates.adapters.likelihood import EngineLikelihood
 from gates.analyses.agreement import AgreementGate, Likeness
 from gates.analyses.drift import DriftGate, Feature
 from gates.analyses.quality import QualityGate
@@ -84,7 +83,6 @@ def readers_for(spec: Delivery, folder: Path) -> Readers:
     return Readers(
         embedder=embedder,
         languages=languages,
-        likelihood=EngineLikelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
         judges=partial(judge_of, judge) if judge else None,
     )
 

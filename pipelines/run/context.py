@@ -15,7 +15,7 @@ from gates.analyses.queries import QuerySource
 from gates.evidence.request_record import RequestRecord
 from gates.judge.judge import Judge
 from gates.model import ArmKey
-from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood
+from gates.ports import Embedder, EvidenceSource, LanguageDetector
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.load import LoadOrder, LoadRequest
@@ -52,7 +52,6 @@ class Readers:
 
     embedder: Embedder | None = None
     languages: LanguageDetector | None = None
-    likelihood: LogLikelihood | None = None
     judges: Callable[[], Judge] | None = None
     """Makes the judge of one comparison."""
 

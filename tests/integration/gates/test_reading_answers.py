@@ -1,24 +1,18 @@
-"""What reads answers: shipped embeddings and languages, likelihoods asked of an engine; nothing from outside."""
+"""What reads answers: shipped embeddings and languages; nothing from outside."""
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes.services.chat_servers import OpenAIServer, openai_server
 
-from gates.adapters.likelihood import EngineLikelihood
 from gates.adapters.text_models import LanguageIds, WordEmbeddings
-from gates.answers.golden import likelihood
 from gates.answers.likeness import paired_answer
 from gates.model import EngineReply
 from gates.text import nearness
-from tidegate.core.errors import OutsideError
 
 OFFLINE = """
 import logging, sys
@@ -116,35 +110,3 @@ def test_a_pair_is_read_and_its_words_stay_behind(embedder: WordEmbeddings) -> N
     assert paired_answer(stable, None).similarity is None
     assert paired_answer(a_reply(""), a_reply("\n"), embedder=embedder).similarity is None
     assert paired_answer(stable, stable, embedder=embedder).similarity == 1
-
-
-@pytest.fixture
-def engine() -> Iterator[OpenAIServer]:
-    with openai_server() as state:
-        yield state
-
-
-async def test_a_reference_is_as_likely_as_its_tokens_after_the_prompt(engine: OpenAIServer) -> None:
-    engine.logprobs = {ord("h"): -9.0, ord("a"): math.log(0.5), ord("b"): math.log(0.125)}
-    mean = await EngineLikelihood().mean_logprob(engine.url, "m", "hh", "ab")
-    assert likelihood(mean) == pytest.approx(0.25)
-    template, plain, completion = engine.bodies
-    assert template == {"model": "m", "messages": [{"role": "user", "content": "hh"}]}
-    assert plain == {"model": "m", "prompt": "ab", "add_special_tokens": False}
-    assert completion["prompt"] == [1, ord("h"), ord("h"), 2, ord("a"), ord("b")]
-    assert (completion["prompt_logprobs"], completion["max_tokens"]) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("reference", "what"),
-    [("abc", "no numbers"), ("", "no log-probability for each token"), ("a" * 200, "answers 400")],
-)
-async def test_a_likelihood_that_is_not_known_is_no_likelihood(engine: OpenAIServer, reference: str, what: str) -> None:
-    engine.logprobs = {ord("a"): -1.0, ord("b"): -1.0}
-    with pytest.raises(OutsideError, match=what):
-        await EngineLikelihood().mean_logprob(engine.url, "m", "h", reference)
-
-
-async def test_an_engine_that_is_not_there_is_named() -> None:
-    with pytest.raises(OutsideError, match="does not answer"):
-        await EngineLikelihood().mean_logprob("http://127.0.0.1:9", "m", "h", "a")

@@ -42,7 +42,7 @@ OF_AN_EXTRA = "engine_images.adapters.oci_build"
 IN_STEPS = (
     *("tidegate.standing", "tidegate.steps", "tidegate.cli.stage", "tidegate.cli.serve"),
     *("engine_images.adapters.model_version", "engine_images.adapters.oci_read", "registry.versions"),
-    *("gates.adapters.judge", "gates.adapters.likelihood", "gates.adapters.prometheus", "gates.adapters.text_models"),
+    *("gates.adapters.judge", "gates.adapters.prometheus", "gates.adapters.text_models"),
     *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.adapters.engines"),
     "pipelines.authority.identities",
     *("scipy.optimize", "scipy.stats", "wordllama"),

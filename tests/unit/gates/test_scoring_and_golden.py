@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gates.analyses.quality import QualityGate
-from gates.answers.golden import Schema, fits, likelihood, load_golden, score, score_answers, scorers_of
+from gates.answers.golden import Schema, fits, load_golden, score, score_answers, scorers_of
 from gates.model import Scorer
 from gates.spec import Gates
 from gates.text import nearness, similarity
@@ -76,13 +76,6 @@ def test_nearness_is_a_cosine_that_is_never_negative_and_zero_without_words() ->
     assert nearness(nowhere, east) == nearness(nowhere, nowhere) == 0
 
 
-def test_likelihood_is_the_geometric_mean_of_probabilities() -> None:
-    assert likelihood((math.log(0.5) + math.log(0.125)) / 2) == pytest.approx(0.25)
-    assert (likelihood(0.0), likelihood(-9999.0)) == (1, 0)
-    # Rounding in an engine can leave a sum of probabilities above 1.
-    assert likelihood(1e-6) == 1
-
-
 class LettersAsMeaning:
     """An embedder for which texts mean their letters."""
 
@@ -96,18 +89,14 @@ def test_every_line_of_a_golden_set_is_scored_by_its_own_scorer(tmp_path: Path) 
     path.write_text(
         '{"prompt": "city?", "schema": {"type": "object"}}\n'
         '{"prompt": "say ab", "expected": "ab", "scorer": "semantic"}\n'
-        '{"prompt": "say it", "expected": "it", "scorer": "log_likelihood"}\n'
-        '{"prompt": "never scored", "expected": "it", "scorer": "log_likelihood"}\n'
         '{"prompt": "unanswered", "expected": "it"}\n'
         '{"prompt": "word?", "expected": "yes"}\n'
     )
     golden = load_golden(path)
     assert scorers_of(golden, Scorer.EXACT) == {*Scorer} - {Scorer.NUMERIC, Scorer.F1, Scorer.CONTAINS}
-    answers = {"city?": "{}", "say ab": "ba", "say it": "no matter", "word?": "Yes."}
-    scores = score_answers(
-        golden, answers, Scorer.EXACT, mean_logprobs={"say it": math.log(0.25)}, embedder=LettersAsMeaning()
-    )
-    assert scores.by_prompt == pytest.approx({"city?": 1, "say ab": 1, "say it": 0.25, "word?": 1})
+    answers = {"city?": "{}", "say ab": "ba", "word?": "Yes."}
+    scores = score_answers(golden, answers, Scorer.EXACT, embedder=LettersAsMeaning())
+    assert scores.by_prompt == pytest.approx({"city?": 1, "say ab": 1, "word?": 1})
 
 
 def test_meaning_cannot_be_scored_without_an_embedder(tmp_path: Path) -> None:
@@ -134,7 +123,7 @@ def test_meaning_cannot_be_scored_without_an_embedder(tmp_path: Path) -> None:
         ('{"prompt": "p", "expected": "four"}', "numeric", "golden.jsonl:1: expected: found 'four'"),
         ('{"prompt": "p", "expected": "nan", "scorer": "numeric"}', "exact", "a number for the numeric scorer"),
         ('{"prompt": "p", "expected": "x", "scorer": "bleu"}', "exact", "'exact', 'numeric', 'f1', 'json_schema'"),
-        ('{"prompt": "p", "expected": ""}', "log_likelihood", "golden.jsonl:1: expected: found nothing"),
+        ('{"prompt": "p", "expected": ""}', "semantic", "golden.jsonl:1: expected: found nothing"),
     ],
 )
 def test_a_line_that_its_scorer_cannot_use_is_refused(tmp_path: Path, line: str, scorer: str, problem: str) -> None:
