@@ -10,13 +10,12 @@ from statistics import fmean
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.latency import LatencyGate
 from gates.analyses.quality import QualityGate, judge_part
-from gates.answers.golden import GoldenPrompt, score_answers
+from gates.answers.golden import GoldenPrompt
 from gates.answers.likeness import paired_answer
 from gates.evidence.batch import Batch
 from gates.judge.judge import ScoresEvidence
 from gates.judge.spec import JudgeGate
 from gates.model import AnswerScores, ApiForm, DifferingPrompt, EngineReply, GateOutcome, Scores, Verdict, worst
-from gates.ports import Embedder
 from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
 from gates.spec import Gates, GatesByName
 from tidegate.core.model import Value
@@ -93,19 +92,11 @@ def comparison_plan(name: str, said: GatesByName | None) -> ComparisonPlan:
 class EndpointComparison:
     """Takes pairs, answers verdicts; the same pairs always give the same verdicts, but for a judge's scores."""
 
-    def __init__(
-        self,
-        plan: ComparisonPlan,
-        golden: Sequence[GoldenPrompt],
-        *,
-        embedder: Embedder | None = None,
-        likeness: Embedder | None = None,
-    ) -> None:
-        """`embedder` scores by meaning; `likeness` is one for likeness by meaning, else it is that of words."""
+    def __init__(self, plan: ComparisonPlan, golden: Sequence[GoldenPrompt]) -> None:
+        """Nothing was asked yet."""
         self.plan = plan
         self._golden = {entry.prompt: entry for entry in golden}
         self._test = SequentialTest(plan.pairs)
-        self._embedder, self._likeness = embedder, likeness
         self._scores: dict[str, tuple[float, float]] = {}
         """Stable's and the canary's first scores of each prompt that both have answered."""
         self._asked: set[str] = set()
@@ -119,7 +110,7 @@ class EndpointComparison:
     def take(self, pair: AnsweredPair) -> None:
         """Learn from one pair."""
         self.times.append(max([pair.time, *(last + LEAST_STEP for last in self.times[-1:])]))
-        read = paired_answer(pair.stable, pair.canary, embedder=self._likeness)
+        read = paired_answer(pair.stable, pair.canary)
         self._test.take(Batch(time=self.times[-1], source="probe", pairs=(read,)))
         self._asked.add(pair.prompt)
         self._alike += [] if read.similarity is None else [read.similarity]
@@ -128,11 +119,8 @@ class EndpointComparison:
             self._score(self._golden[pair.prompt], pair.stable.text, pair.canary.text)
 
     def _score(self, entry: GoldenPrompt, *answers: str) -> None:
-        found = [
-            score_answers([entry], {entry.prompt: text}, self.plan.quality.scorer, embedder=self._embedder).by_prompt
-            for text in answers
-        ]
-        stable, canary = self._scores[entry.prompt] = (found[0][entry.prompt], found[1][entry.prompt])
+        stable, canary = (entry.points(text, self.plan.quality.scorer) for text in answers)
+        self._scores[entry.prompt] = stable, canary
         if stable != canary:
             texts = (one_line(text)[:LONGEST] for text in (entry.prompt, entry.expected, *answers))
             told = dict(zip(("prompt", "expected", "stable", "canary"), texts, strict=True))

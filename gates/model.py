@@ -129,8 +129,6 @@ class Scorer(StrEnum):
     """The share of words that both have, whatever their order."""
     JSON_SCHEMA = "json_schema"
     """1 when the answer is JSON that fits the `schema` of its line."""
-    SEMANTIC = "semantic"
-    """How near the meanings are: the cosine of both embeddings, 0 when it is negative."""
 
 
 class Scores(Value):

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
-
-
-class Embedder(Protocol):
-    """What turns texts into vectors whose angles tell how near their meanings are."""
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row of unit length for each text; a row of zeros for a text without words."""
-        ...
 
 
 class LanguageDetector(Protocol):

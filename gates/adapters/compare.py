@@ -18,12 +18,11 @@ from pydantic import BaseModel
 
 from gates.adapters.judge import judge_of
 from gates.adapters.openai import OpenAIClient
-from gates.analyses.agreement import AgreementGate, Likeness
-from gates.answers.golden import GoldenPrompt, load_golden, scorers_of
+from gates.answers.golden import GoldenPrompt, load_golden
 from gates.comparison import AnsweredPair, ComparisonPlan, Endpoint, EndpointComparison
 from gates.errors import BadAnswer
 from gates.judge.judge import ScoredPairs
-from gates.model import ApiForm, EngineReply, Scorer, worst
+from gates.model import ApiForm, EngineReply, worst
 from gates.reports.check_report import ComparisonReport
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.files import Unreadable, read_text
@@ -183,7 +182,7 @@ def compare(
         OutsideError: an endpoint was not reached.
     """
     prompts = load_golden(golden, plan.quality.scorer)
-    comparison = _comparison_of(plan, prompts)
+    comparison = EndpointComparison(plan, prompts)
     if len(prompts) < plan.quality.min_prompts:
         raise UsageError(
             f"{golden}: found {len(prompts)} prompts; gate quality needs {plan.quality.min_prompts} (min_prompts)",
@@ -219,19 +218,6 @@ def compare(
         unanswered=comparison.unanswered,
         differing=comparison.differing,
     )
-
-
-def _comparison_of(plan: ComparisonPlan, golden: Sequence[GoldenPrompt]) -> EndpointComparison:
-    """With the readers that its gates and scorers need."""
-    scorers = scorers_of(golden, plan.quality.scorer)
-    agreements = [each for each in plan.pairs.settings.values() if isinstance(each, AgreementGate)]
-    by_meaning = any(each.likeness is Likeness.MEANING for each in agreements)
-    if not (by_meaning or Scorer.SEMANTIC in scorers):
-        return EndpointComparison(plan, golden)
-    from gates.adapters.text_models import WordEmbeddings
-
-    words = WordEmbeddings()
-    return EndpointComparison(plan, golden, embedder=words, likeness=words if by_meaning else None)
 
 
 @asynccontextmanager

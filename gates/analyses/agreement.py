@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 
 import numpy as np
 import scipy
@@ -24,15 +23,6 @@ from gates.traffic import ArrivalRates, Assumptions, Flow, WholeCounts, expected
 from tidegate.core.units import PercentagePoints
 
 
-class Likeness(StrEnum):
-    """In what two answers are to be alike; each gives 0 to 1."""
-
-    WORDS = "words"
-    """The share of words that both have."""
-    MEANING = "meaning"
-    """The cosine of both embeddings, 0 when it is negative."""
-
-
 class AgreementGate(TestedGate):
     """Answers of both arms to the same prompts must be alike."""
 
@@ -44,9 +34,9 @@ class AgreementGate(TestedGate):
     scale = "score"
     least = "min_pairs"
 
-    likeness: Likeness = Likeness.WORDS
     min_similarity: Share = 0.6
-    """Mean likeness over all prompts that stable answered, 0 to 1; one that the canary did not answer counts 0.
+    """Mean share of words that both answers have, over all prompts that stable answered; one that the canary did not
+    answer counts 0.
 
     Two answers of one version differ, too, where users' own requests ask for a temperature.
     """

@@ -17,8 +17,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from gates.json_lines import read_json_lines
 from gates.model import Scorer, Scores
-from gates.ports import Embedder
-from gates.text import nearness, similarity, words_of
+from gates.text import similarity, words_of
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
 from tidegate.core.threads import call_in_thread
@@ -37,7 +36,7 @@ def score(scorer: Scorer, answer: str, expected: str) -> float:
     """How good `answer` is by a scorer that looks at words and numbers.
 
     Raises:
-        KeyError: for a scorer that needs more than two texts: `fits` and `nearness` are theirs.
+        KeyError: for a scorer that needs more than two texts: `fits` is for schemas.
     """
     return _SCORERS[scorer](answer, expected)
 
@@ -137,6 +136,13 @@ class GoldenPrompt(SpecModel):
         """The scorer of this line, where `gate` is the one for lines that name none."""
         return self.scorer or (gate if self.json_schema is None else Scorer.JSON_SCHEMA)
 
+    def points(self, answer: str, gate: Scorer) -> float:
+        """What an answer is worth, 0 to 1."""
+        kind = self.scored_by(gate)
+        return (
+            fits(answer, self.json_schema or {}) if kind is Scorer.JSON_SCHEMA else score(kind, answer, self.expected)
+        )
+
 
 def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPrompt, ...]:
     """Read a golden set whose lines are scored by `scorer` where they name no other.
@@ -157,27 +163,13 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     return tuple(entry for _, entry in lines)
 
 
-def scorers_of(golden: Sequence[GoldenPrompt], scorer: Scorer) -> frozenset[Scorer]:
-    """Every scorer that the set asks for; tells whether an embedder is needed at all."""
-    return frozenset(entry.scored_by(scorer) for entry in golden)
-
-
-def score_answers(
-    golden: Sequence[GoldenPrompt], answers: Mapping[str, str], scorer: Scorer, *, embedder: Embedder | None = None
-) -> Scores:
-    """Score one version by prompt; a prompt without an answer is left out, not 0.
-
-    Raises:
-        TypeError: when a line asks for meaning and there is no `embedder`.
-    """
-    answered = [(entry, entry.scored_by(scorer)) for entry in golden if entry.prompt in answers]
-    by_prompt = _by_meaning([entry for entry, kind in answered if kind is Scorer.SEMANTIC], answers, embedder)
-    for entry, kind in answered:
-        if kind is Scorer.JSON_SCHEMA:
-            by_prompt[entry.prompt] = fits(answers[entry.prompt], entry.json_schema or {})
-        elif kind is not Scorer.SEMANTIC:
-            by_prompt[entry.prompt] = score(kind, answers[entry.prompt], entry.expected)
-    return Scores(by_prompt={entry.prompt: by_prompt[entry.prompt] for entry, _ in answered})
+def score_answers(golden: Sequence[GoldenPrompt], answers: Mapping[str, str], scorer: Scorer) -> Scores:
+    """Score one version by prompt; a prompt without an answer is left out, not 0."""
+    return Scores(
+        by_prompt={
+            entry.prompt: entry.points(answers[entry.prompt], scorer) for entry in golden if entry.prompt in answers
+        }
+    )
 
 
 CONCURRENT_QUESTIONS = 4
@@ -188,8 +180,6 @@ async def ask_golden(
     golden: Sequence[GoldenPrompt],
     scorer: Scorer,
     ask: Callable[[GoldenPrompt], Awaitable[str]],
-    *,
-    embedder: Embedder | None,
 ) -> Scores:
     """All answers of one engine, scored as `score_answers` does."""
     limit = asyncio.Semaphore(CONCURRENT_QUESTIONS)
@@ -200,7 +190,7 @@ async def ask_golden(
 
     texts = await asyncio.gather(*map(limited, golden))
     answers = {entry.prompt: text for entry, text in zip(golden, texts, strict=True)}
-    return await call_in_thread(score_answers, golden, answers, scorer, embedder=embedder)
+    return await call_in_thread(score_answers, golden, answers, scorer)
 
 
 def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:
@@ -228,16 +218,3 @@ def _schema_misfits(entry: GoldenPrompt) -> Iterator[Found]:
         compiled(entry.json_schema)
     except ValueError as error:
         yield "schema", str(error).splitlines()[0], "a JSON schema that refers to nothing outside itself"
-
-
-def _by_meaning(
-    golden: Sequence[GoldenPrompt], answers: Mapping[str, str], embedder: Embedder | None
-) -> dict[str, float]:
-    if not golden:
-        return {}
-    if embedder is None:
-        raise TypeError("the semantic scorer needs an embedder")
-    # All at once: an embedder that reads many texts together is many times faster.
-    given = embedder.embed([answers[entry.prompt] for entry in golden])
-    expected = embedder.embed([entry.expected for entry in golden])
-    return {entry.prompt: nearness(*pair) for entry, *pair in zip(golden, given, expected, strict=True)}

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from gates.evidence.batch import PairedAnswer, PairedReply
 from gates.model import EngineReply
-from gates.ports import Embedder
-from gates.text import declines, nearness, similarity
+from gates.text import declines, similarity
 
 
-def paired_answer(
-    stable: EngineReply | None,
-    canary: EngineReply | None,
-    *,
-    embedder: Embedder | None = None,
-) -> PairedAnswer:
-    """Read what arrived of a pair; an answer that did not is None, and then nothing is alike.
-
-    Without an embedder likeness is that of words (F1), with one that of meaning.
-    """
+def paired_answer(stable: EngineReply | None, canary: EngineReply | None) -> PairedAnswer:
+    """Read what arrived of a pair; an answer that did not is None, and then nothing is alike."""
     return PairedAnswer(
         stable=read_reply(stable) if stable else None,
         canary=read_reply(canary) if canary else None,
-        similarity=_alike(stable.text, canary.text, embedder) if stable and canary else None,
+        similarity=_alike(stable.text, canary.text) if stable and canary else None,
     )
 
 
@@ -37,10 +28,5 @@ def read_reply(reply: EngineReply) -> PairedReply:
     )
 
 
-def _alike(one: str, other: str, embedder: Embedder | None) -> float | None:
-    if not one.strip() and not other.strip():
-        return None
-    # Also for texts without words, which have no embedding.
-    if embedder is None or one == other:
-        return similarity(one, other)
-    return nearness(*embedder.embed([one, other]))
+def _alike(one: str, other: str) -> float | None:
+    return similarity(one, other) if one.strip() or other.strip() else None

@@ -15,7 +15,7 @@ from gates.analyses.queries import QuerySource
 from gates.evidence.request_record import RequestRecord
 from gates.judge.judge import Judge
 from gates.model import ArmKey
-from gates.ports import Embedder, EvidenceSource, LanguageDetector
+from gates.ports import EvidenceSource, LanguageDetector
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.load import LoadOrder, LoadRequest
@@ -50,7 +50,6 @@ class BringLoad(Protocol):
 class Readers:
     """Who reads answers for more than their words; each is None when the spec does not ask for it."""
 
-    embedder: Embedder | None = None
     languages: LanguageDetector | None = None
     judges: Callable[[], Judge] | None = None
     """Makes the judge of one comparison."""

@@ -262,8 +262,7 @@ class _Asked:
 
     async def scores(self, arm: EngineSet, golden: Sequence[GoldenPrompt], settings: QualityGate) -> Scores:
         """Of all answers of one arm."""
-        ask = partial(self._counted, arm)
-        return await ask_golden(golden, settings.scorer, ask, embedder=self._context.readers.embedder)
+        return await ask_golden(golden, settings.scorer, partial(self._counted, arm))
 
     async def _counted(self, arm: EngineSet, entry: GoldenPrompt) -> str:
         answer = await (self._of_canary(arm, entry) if arm.role is Role.CANARY else self._answer(arm, entry))

@@ -30,7 +30,7 @@ LATER = (
     "sqlalchemy",
     "torch",
 )
-OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn", "wordllama")
+OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn")
 ROOT = Path(__file__).parents[3]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -45,7 +45,7 @@ IN_STEPS = (
     *("gates.adapters.judge", "gates.adapters.prometheus", "gates.adapters.text_models"),
     *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.adapters.engines"),
     "pipelines.authority.identities",
-    *("scipy.optimize", "scipy.stats", "wordllama"),
+    *("scipy.optimize", "scipy.stats"),
 )
 OF = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
 """Which distributions bring each module."""
