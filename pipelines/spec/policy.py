@@ -172,9 +172,6 @@ def named_files(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
             yield ("stages", index, "load", "prompts"), stage.load.prompts
     if spec.traffic and spec.traffic.prompts:
         yield ("traffic", "prompts"), spec.traffic.prompts
-    for gate, judge in spec.gates.of(JudgeGate).items():
-        if judge.control.labels:
-            yield ("gates", gate, "control", "labels"), judge.control.labels
     for gate, command in spec.gates.of(CommandGate).items():
         yield from ((("gates", gate, "files", place), path) for place, path in enumerate(command.files))
 
