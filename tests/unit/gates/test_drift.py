@@ -265,7 +265,7 @@ def test_what_is_no_feature_or_none_of_answers_is_refused(features: dict[str, fl
 @pytest.mark.long
 def test_a_plan_is_what_healthy_canaries_need() -> None:
     settings = DriftGate()
-    planned = requests_to_pass(settings, stable_per_canary=1)
+    planned = requests_to_pass(tuple(settings.features.items()), 100, 1)
     assert math.isfinite(planned)
     took = [run(settings, seed=seed)[0].numbers["length_requests"] for seed in range(15)]
     assert planned / 1.5 <= float(np.median(took)) <= planned * 1.5
@@ -273,4 +273,4 @@ def test_a_plan_is_what_healthy_canaries_need() -> None:
 
 def test_a_plan_says_when_no_number_of_requests_is_enough() -> None:
     settings = DriftGate(features={Feature.LENGTH: 1e-9})
-    assert requests_to_pass(settings, stable_per_canary=1) == math.inf
+    assert requests_to_pass(tuple(settings.features.items()), 100, 1) == math.inf
