@@ -1,4 +1,4 @@
-"""A quantile of any histogram: the same test as of latency; sentences, bounds, plans, refusals."""
+"""A quantile of any histogram: the same test as of latency; bounds, plans, refusals."""
 
 from __future__ import annotations
 
