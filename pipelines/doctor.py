@@ -1,4 +1,4 @@
-"""What would break a delivery: in each of its regions, and in its repository."""
+"""What would break a delivery: in each of its regions, in its repository, and on the way of its notifications."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ from gates.analyses.latency import LatencyGate
 from gates.evidence.names import NAME, PROCESS_START, UP, selector
 from pipelines.adapters.clusters import cluster_fleet
 from pipelines.adapters.fleets import cluster_client, require_contexts
+from pipelines.adapters.services import places_of, send_by_http
 from pipelines.adapters.trust import trusted_images
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.region_objects import region_objects, release_of
 from pipelines.run.git import refuse_unwritable
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
+from pipelines.views.notifications import (
+    DeliverySubject,
+    Notification,
+    NotificationChannel,
+    NotificationKind,
+    NotTaken,
+    deliver_message,
+)
 from rollouts.adapters.prometheus_query import PrometheusQuery
 from rollouts.doctor.diagnosis import diagnose
 from rollouts.doctor.gather import required_access
@@ -30,7 +39,7 @@ from slo.catalogue import slo_of
 from slo.model import WINDOW_PLACE, EventSli
 from slo.spec import CountedBy
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import TidegateError
+from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.metrics import MetricSignal, MetricSource, PresetName, source_of
 from tidegate.core.model import Value
 
@@ -125,6 +134,32 @@ def check_git(spec: Delivery) -> RegionCheck:
         )
         return RegionCheck(findings=(finding,))
     return RegionCheck()
+
+
+def send_test(spec: Delivery) -> Sequence[tuple[NotificationChannel, str]]:
+    """Send a test message to everyone under `notify`; returns why it was not accepted, empty where it was.
+
+    Raises:
+        UsageError: the spec notifies nobody, or a variable is not set.
+    """
+    if not spec.notify:
+        hint = "add `notify: [{slack: {url_from_env: NAME}}]`"
+        raise UsageError(f"{spec.path} configures no notifications", hint=hint)
+    places = places_of(spec.notify)
+    if unset := {each.variable for each in spec.notify} - {each.variable for each in places}:
+        raise UsageError(f"not set: {', '.join(sorted(unset))}", hint="export the address that messages go to")
+    subject = DeliverySubject(delivery="none", model=spec.model.name, version="none", champion="none", regions=())
+    headline = f"A test of tidegate, for {spec.metadata.name}"
+    sent = []
+    for place in places:
+        news = Notification(kind=NotificationKind.TEST, at=SystemClock().now(), subject=subject, headline=headline)
+        try:
+            deliver_message(place, news, send_by_http)
+        except NotTaken as error:
+            sent.append((place, str(error)))
+        else:
+            sent.append((place, ""))
+    return sent
 
 
 Kind = TypeVar("Kind", LatencyGate, ErrorsGate)

@@ -58,7 +58,7 @@ from tidegate.core.adapters.extras import require
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.metrics import MetricSource, PresetName
-from tidegate.planning import images_of
+from tidegate.planning import images_of, require_assessments
 from tidegate.surroundings import Surroundings
 
 
@@ -143,7 +143,7 @@ async def connect(
             trials=Trials(carried.folder, journal),
             own=carried.folder,
             loads=LocustLoads(carried.folder / "load").block,
-            readers=readers_for(spec, folder),
+            readers=readers_for(spec),
             commands=partial(ask_command, folder=folder, environment=os.environ),
             identities=at.identities,
             git=git_access_for(spec, ground.clock),
@@ -307,6 +307,7 @@ def preconditions(
     if not clusters:
         yield from there(lambda: require_clients(at.registry, (plan.version, plan.champion)))
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
+    yield from there(lambda: require_assessments(spec, plan, at.registry))
     yield from _reasons(Lies.RIGHTS, partial(refuse_unwritable, spec))
 
 

@@ -311,9 +311,11 @@ class Delivery(SpecModel):
                 yield SpecConflict(("fleet", "unattended"), format_duration(self.fleet.unattended), expected)
 
     def _around_image(self) -> Iterator[SpecConflict]:
-        """An image of one's own without anybody who brings it its weights."""
+        """An image of one's own next to one that is built, or without anybody who brings it its weights."""
         if self.engine.image is None:
             return
+        if self.workflow and self.workflow.build:
+            yield SpecConflict(("workflow", "build"), "a build next to `engine.image`", "one of the two")
         weights = self.engine.weights_place
         lacking = {"image": weights.image, "tracking_uri": weights.tracking_uri}
         if weights.from_registry and not self.workflow and not all(lacking.values()):

@@ -45,6 +45,8 @@ class NotificationKind(StrEnum):
     """A region could not be rolled back, and what closes it; or it is back after all."""
     CLOSED = "closed"
     """The delivery is over, whichever way."""
+    TEST = "test"
+    """`tidegate doctor --send-test` tries the address."""
 
 
 VERDICTS = frozenset({Ending.ROLLED_BACK, Ending.INCONCLUSIVE})

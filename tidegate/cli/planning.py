@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from gates.planning.forecast import forecasts, with_proposals
+from gates.planning.forecast import forecasts
 from gates.traffic import Assumptions, Exposure
 from pipelines.adapters.clusters import engines_of
 from pipelines.adapters.specs import read_delivery
@@ -208,7 +208,7 @@ def show_forecasts(
         look_seconds=judged.look.total_seconds(),
     )
     assumed = Assumptions(error_rate=_share(error_rate), spread=spread, stable_pods=stable_pods)
-    found = [with_proposals(terms, forecast, exposure, assumed) for forecast in forecasts(terms, exposure, assumed)]
+    found = forecasts(terms, exposure, assumed)
     told = [forecast.model_dump(mode="json") for forecast in found]
     data = {"name": judged.name, "expected": assumed.model_dump(), "gates": told}
     given().show(data, *forecast_lines(judged.name, found, assumed))

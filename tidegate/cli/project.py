@@ -181,23 +181,33 @@ def doctor(
     controller_namespace: Annotated[
         str, Option(metavar="NAME", help="Namespace of the Argo Rollouts controller.")
     ] = "argo-rollouts",
+    only_test: Annotated[
+        bool, Option("--send-test", help="Only send a test message to everyone under `notify`.")
+    ] = False,
 ) -> int:
     """Find what would break a delivery in the clusters, and the fix. Changes nothing.
 
-    Exits with 1 on an error or a warning, with 4 when a region cannot be reached.
+    Addresses of messages come from the environment only, and are never printed. Exits with 1 on an error or a
+    warning, with 4 when a region cannot be reached or a message was not accepted, with 2 when a variable is not set.
 
     \b
     Examples:
       tidegate doctor delivery.yaml
       tidegate doctor --region eu-west-1 --output json
+      tidegate doctor delivery.yaml --send-test
     """
     from pipelines.adapters.specs import read_spec
     from pipelines.adapters.trust import named_trust
-    from pipelines.doctor import check_git, check_regions
+    from pipelines.doctor import check_git, check_regions, send_test
     from rollouts.doctor.model import Severity
     from rollouts.manifests.spec import ClusterFleetSpec
 
     read = read_spec(spec)
+    if only_test:
+        sent = send_test(read)
+        told = [{"to": at.form, "url_from_env": at.variable, "problem": problem or None} for at, problem in sent]
+        given().show(told, *(f"{at}: {problem or 'accepted'}" for at, problem in sent))
+        return ExitCode.OUTSIDE if any(problem for _, problem in sent) else ExitCode.DELIVERED
     fleet: object = read.fleet
     if not isinstance(fleet, ClusterFleetSpec):
         raise UsageError(
