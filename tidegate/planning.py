@@ -19,7 +19,6 @@ from pipelines.plan.engines import planned_engines
 from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from pipelines.spec.workflow import SERVER, out_of_reach
 from registry.errors import UnknownAlias
 from registry.files import compare
 from registry.model import Serving
@@ -27,8 +26,8 @@ from registry.versions import MlflowRegistry
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import NOT_OURS_TO_START
 from tidegate.core.clock import SystemClock
-from tidegate.core.errors import TidegateError, UsageError
-from tidegate.core.process import note, user_name
+from tidegate.core.errors import UsageError
+from tidegate.core.process import user_name
 from tidegate.core.units import format_duration
 from tidegate.surroundings import Surroundings
 
@@ -153,23 +152,6 @@ def _kept_digests(spec: Delivery) -> dict[str, str]:
         return digests_of(laid_out(spec.path, spec)[1])
     except UsageError:
         return {}
-
-
-def require_files_for_pods(spec: Delivery, reference: str, registry: MlflowRegistry) -> None:
-    """Ask the registry where the version's files are. A registry that does not answer here may do so in the cluster.
-
-    Raises:
-        UsageError: they are on the disk of one machine.
-    """
-    try:
-        version = registry.look_up(spec.model.name, reference)
-        where = registry.location(version)
-    except TidegateError as error:
-        note(f"whether pods can read the version's files is not known: {error}")
-        return
-    reason = out_of_reach(where)
-    if reason:
-        raise UsageError(f"{version.uri}: its files are at {where}: {reason}; expected {SERVER}")
 
 
 def require_assessments(spec: Delivery, plan: Plan, registry: MlflowRegistry) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 
 from pipelines.model import PlanStep
@@ -119,16 +118,14 @@ class WorkflowInput(Value):
         return sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-def workflow(template: str, namespace: str, *, version: str, delivery: str = "") -> Json:
+def workflow(template: str, namespace: str, *, version: str) -> Json:
     """The object to create; the server adds a few letters to its name.
 
     Args:
         template: the WorkflowTemplate's name, which is the delivery's.
         namespace: the template's.
         version: number of the model version.
-        delivery: one to be carried on, whose workflow was lost; empty for a new one.
     """
-    arguments = {VERSION: version, DELIVERY: delivery}
     return {
         "apiVersion": WORKFLOWS.api_version,
         "kind": WORKFLOWS.kind,
@@ -144,7 +141,7 @@ def workflow(template: str, namespace: str, *, version: str, delivery: str = "")
         },
         "spec": {
             "workflowTemplateRef": {"name": template},
-            "arguments": {"parameters": [{"name": name, "value": value} for name, value in arguments.items() if value]},
+            "arguments": {"parameters": [{"name": VERSION, "value": version}]},
         },
     }
 
@@ -157,18 +154,7 @@ def is_over(workflow: Json) -> bool:
     return (workflow.get("status") or {}).get("phase") in OVER
 
 
-_VERSION = re.compile(r"[1-9][0-9]*")
-
-
-async def submit(
-    cluster: KubeClient,
-    template: str,
-    namespace: str,
-    version: str,
-    *,
-    delivery: str = "",
-    objects: Sequence[Json] = (),
-) -> str:
+async def submit(cluster: KubeClient, template: str, namespace: str, version: str) -> str:
     """Create a workflow, and return its name.
 
     Args:
@@ -176,31 +162,16 @@ async def submit(
         template: the WorkflowTemplate's name, which is the delivery's.
         namespace: the template's.
         version: number of the model version.
-        delivery: one to be carried on, whose workflow was lost; empty for a new one.
-        objects: to apply first; without any the template has to be there.
 
     Raises:
         UsageError: there is no template.
     """
-    for each in objects:
-        await cluster.apply(each)
-    if not objects:
-        try:
-            await cluster.get(WORKFLOW_TEMPLATES, template)
-        except NotFound as error:
-            raise UsageError(
-                f"there is no WorkflowTemplate {template} in the namespace {namespace}",
-                hint="`tidegate workflow submit --apply` brings it; `tidegate rollout render --as workflow` prints it",
-            ) from error
-    wanted = workflow(template, namespace, version=version, delivery=delivery)
+    try:
+        await cluster.get(WORKFLOW_TEMPLATES, template)
+    except NotFound as error:
+        raise UsageError(
+            f"there is no WorkflowTemplate {template} in the namespace {namespace}",
+            hint="`tidegate rollout render --as workflow | kubectl apply -f -` brings it",
+        ) from error
+    wanted = workflow(template, namespace, version=version)
     return str((await cluster.create(WORKFLOWS, wanted))["metadata"]["name"])
-
-
-def require_number(version: str) -> None:
-    """Refuse what is no number of a model version.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if not _VERSION.fullmatch(version):
-        raise UsageError(f"--version: found {version!r}; expected the number of a model version")

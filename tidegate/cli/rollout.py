@@ -1,4 +1,4 @@
-"""`tidegate rollout` and `workflow`: a delivery's objects in Kubernetes, and deliveries as Argo Workflows."""
+"""`tidegate rollout`: a delivery's objects in Kubernetes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option, Typer
 
 from rollouts.manifests.conventions import RenderPart
-from tidegate.cli.options import SPEC, Namespace, RegionOfSpec, Spec, opened_registry
+from tidegate.cli.options import SPEC, Namespace, RegionOfSpec, Spec
 from tidegate.cli.settings import Output, given, print_objects, prints, say
 from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rollouts.manifests.spec import ArgoFleetSpec
 
 rollout = Typer(name="rollout", help="The Kubernetes objects of a delivery.")
-workflow = Typer(name="workflow", help="Deliveries as Argo Workflows.")
 
 Version = Annotated[str, Option(metavar="NUMBER", help="Model version; needed for objects of the part serving.")]
 Image = Annotated[
@@ -254,43 +253,4 @@ def guard(
 
     with suppress(asyncio.CancelledError):
         asyncio.run(keep_guard())
-    return ExitCode.DELIVERED
-
-
-@workflow.command("submit")
-@prints(Output.JSON, Output.YAML)
-def submit(
-    version: Annotated[str, Option(metavar="NUMBER", help="Number of the model version.", show_default=False)],
-    spec: Spec = SPEC,
-    delivery: Annotated[str, Option(metavar="ID", help="Continue this delivery, whose workflow was lost.")] = "",
-    apply: Annotated[bool, Option("--apply", help="First apply what `rollout render --as workflow` prints.")] = False,
-) -> int:
-    """Start a delivery in the cluster by its WorkflowTemplate, and print the workflow's name.
-
-    Returns at once; the cluster runs one workflow of a model at a time. `argo watch NAME` and `tidegate status` follow
-    it. With a tracking URI, a version whose files lie on the disk of one machine is refused.
-
-    \b
-    Examples:
-      tidegate workflow submit delivery.yaml --version 7 --apply
-      tidegate workflow submit delivery.yaml --version 7 --delivery 0f3c41d28a1b4c7e9d5f6a7b8c9d0e1f
-    """
-    from pipelines.adapters.fleets import cluster_client
-    from pipelines.adapters.specs import read_delivery
-    from pipelines.workflow import model
-    from pipelines.workflow.render import blueprint_of, rendered
-    from tidegate.planning import require_files_for_pods
-
-    model.require_number(version)
-    blueprint = blueprint_of(read_delivery(spec), spec)
-    if given().tracking_uri:
-        require_files_for_pods(blueprint.spec, version, opened_registry())
-
-    async def send() -> str:
-        async with cluster_client(given().context, blueprint.namespace) as cluster:
-            objects, at = rendered(blueprint) if apply else (), (blueprint.name, blueprint.namespace)
-            return await model.submit(cluster, *at, version, delivery=delivery, objects=objects)
-
-    name = asyncio.run(send())
-    given().show({"workflow": name, "namespace": blueprint.namespace}, name)
     return ExitCode.DELIVERED
