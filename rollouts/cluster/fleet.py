@@ -16,7 +16,6 @@ from rollouts.argo import actions
 from rollouts.argo.actions import RolloutClient
 from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight
 from rollouts.argo.state import pending_reaction
-from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import (
     LIMIT,
@@ -34,6 +33,7 @@ from rollouts.cluster.region import CarriedRegion, Served, foreign_objects, refu
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.state import (
     how_to_continue,
+    missing_pods,
     refuse_hopeless,
     region_state,
     require_canary,
@@ -52,9 +52,13 @@ from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
+from tidegate.core.process import note
 
 POLL_SECONDS = 1.0
 """Between two snapshots while an operation is in progress."""
+
+TOLD_AFTER_SECONDS = 60.0
+"""A pod that is kept from starting for longer is told; a node that is bought may still come."""
 
 SETTLE_SECONDS = 120.0
 """For what the API server itself does at once."""
@@ -148,7 +152,6 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         if snapshot.argo.paused_by_spec:
             raise NotPossible(f"{self._config.name} is paused by hand", hint=how_to_continue(self._config.name))
         manifests = self._render(engine)
-        await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
         await self._note_way_back(snapshot.serving, engine.version)
         if snapshot.mirror:
             # Ending it is a write too, and nothing is written before everything was looked at.
@@ -331,12 +334,16 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         """
         begun = self._clock.monotonic()
         first: RegionSnapshot | None = None
+        told = False
         while True:
             snapshot = await self.look()
             if holds(snapshot):
                 return snapshot
             first = first or snapshot
             waited = self._clock.monotonic() - begun
+            if waited >= TOLD_AFTER_SECONDS and not told and (missing := missing_pods(snapshot)):
+                told = True
+                note(f"{self.region}: {what} waits: {missing}")
             refuse_hopeless(snapshot, what, first=first, waited=waited, going_back=going_back)
             if waited >= (within or self._config.start_seconds) or time_left() <= 0:
                 raise timeout_error(snapshot, what, waited)

@@ -104,8 +104,6 @@ class RegionConfig(Place):
     """Versions that were stable and are kept warm; None keeps none."""
     after_abort_seconds: float = 300.0
     """How long the engines of a version stay up after it was rolled back."""
-    nodes_grow: bool = False
-    """Whether nodes come when pods ask for them: then those that are there say nothing of room."""
 
     @property
     def rollout(self) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from rollouts.argo.actions import change, original_template, templates_match
 from rollouts.argo.model import Rollout, pause_points, replica_set_of
-from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, Revision, noted
@@ -128,8 +127,6 @@ class ReferencedFleet(ArgoFleet):
         refuse_misfits(self.region, misfits(snapshot, theirs, self._needs))
         assert rollout is not None, "a Rollout that is not there does not fit"
         template = with_fields(rollout["spec"]["template"], theirs, wanted_fields(theirs, engine))
-        wanted = {**rollout, "spec": {**rollout["spec"], "template": template}}
-        await require_headroom(self._cluster, self._config, snapshot, wanted, engine.version)
         await self._note_way_back(snapshot.serving, engine.version)
         # The stable's too: whoever goes back needs nobody else to know it.
         await self._note(snapshot.notes.knowing(theirs, engine))

@@ -113,11 +113,6 @@ class NodesSpec(SpecModel):
     """Accelerators of one of your nodes; as the largest machines that clouds have when absent."""
 
     @property
-    def grow(self) -> bool:
-        """Whether nodes are bought when pods find none: then what is on those that are there says little of room."""
-        return self.karpenter is not None or self.gpu_labels is GpuLabels.KARPENTER
-
-    @property
     def asks_for_notice(self) -> bool:
         """Whether engines themselves ask the cloud's metadata server when their node is taken back."""
         return self.capacity is CapacityType.SPOT and self.cloud is not None

@@ -86,7 +86,7 @@ list replicasets
 LOOKED_AT = """
 update rollouts {name}
 get,list rollouts,replicasets,pods
-list events,resourcequotas
+list events
 """
 """Besides, of a Rollout that is rendered, with what a doctor reads."""
 SAMPLED = """
@@ -156,14 +156,9 @@ def rights(site: Site) -> Rights:
 
 
 def cluster_rights(site: Site) -> Rights:
-    """Outside of the namespace, reading only: whether pods would find a node, and which policies hold tidegate.
-
-    What others run on the nodes is seen only where that decides whether there is room: a node that is bought when it
-    is needed has nobody on it.
-    """
+    """Outside of the namespace, reading only: which policies hold tidegate."""
     names = " ".join(policy_names(site))
-    rows = ["list nodes", *(() if site.fleet.nodes.grow else ("list pods",))]
-    rows += [f"get {each.plural} {names}" for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if names]
+    rows = [f"get {each.plural} {names}" for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if names]
     return _rights("\n".join(rows))
 
 
@@ -174,7 +169,7 @@ def access(site: Site) -> tuple[Json, ...]:
     if not site.release.driver:
         return accounts
     name, rules = driver(site.name), [right.rule for right in cluster_rights(site)]
-    everywhere = _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, rules, site, name)
+    everywhere = _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, rules, site, name) if rules else ()
     return (*accounts, *account_with(rights(site), site, name), *everywhere)
 
 

@@ -12,7 +12,7 @@ from fakes.kube.store import Event
 
 from rollouts.cluster.model import version_labels
 from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible, Overruled
-from rollouts.kube.model import MANAGER
+from rollouts.kube.model import MANAGER, Resource
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import TrafficRouter, stable_service
 from rollouts.manifests.manifest import Release, Site
@@ -20,6 +20,7 @@ from rollouts.manifests.objects.access import access
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, ROLE
+from tidegate.core.process import notes_to
 from tidegate.testing import versions
 
 
@@ -351,6 +352,20 @@ class TestEnginesThatDoNotCome:
         with pytest.raises(EngineDidNotStart, match="Back-off pulling image"):
             await region.fleet.deploy(an_image("2"))
 
+    async def test_a_quota_without_room_for_them_is_told_while_they_are_waited_for(self) -> None:
+        region, lines = ClusterRegion(), list[str]()
+        await region.fleet.deploy(an_image("1"))
+
+        def full(verb: str, kind: Resource, _: Json) -> None:
+            if (verb, kind.plural) == ("create", PODS.plural):
+                raise Refusal(403, "Forbidden", "exceeded quota: gpus")
+
+        region.cluster.admission.append(full)
+        region.time.call_later(70, region.abort_by_hand)
+        with notes_to(lines.append), pytest.raises(Overruled):
+            await region.fleet.deploy(an_image("2"))
+        assert lines == [f"{region.region}: version 2 waits: 403 Forbidden: exceeded quota: gpus"]
+
     async def test_a_canary_that_dies_on_its_way_to_a_weight_is_not_waited_for(self, region: ClusterRegion) -> None:
         await on_trial(region)
         begun = region.time.elapsed
@@ -509,10 +524,7 @@ class TestWhatIsOthers:
     async def test_the_rights_that_are_rendered_suffice_for_every_operation(self, region: ClusterRegion) -> None:
         release = Release(delivery=NAME, region=region.region, version="1", digest="d", image="i", driver=True)
         site = Site(fleet=region.spec, release=release)
-        region.api.access.allow_only(
-            *next(each["rules"] for each in access(site) if each["kind"] == "Role"),
-            everywhere=tuple(next(each["rules"] for each in access(site) if each["kind"] == "ClusterRole")),
-        )
+        region.api.access.allow_only(*next(each["rules"] for each in access(site) if each["kind"] == "Role"))
         await promoted(region)
         await region.fleet.rollback("1")
         await region.fleet.deploy(an_image("3"))
