@@ -240,7 +240,7 @@ class EngineCount(Value):
     most: int
     """Next to it, at the height of a trial: what has to be free before one begins."""
     warm: int
-    """Kept behind it after promotions, so that going back needs no start: they hold their place next to all that."""
+    """Kept behind it after each promotion, so that going back needs no start: they hold their place besides."""
     per_hour: float | None = None
     """What `most` costs more in an hour of a trial, in `currency`; None when the spec has no `cost`."""
     currency: str = ""
@@ -266,7 +266,7 @@ def _count(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> EngineCount:
         serving=replicas,
         first=first,
         most=most,
-        warm=(fleet.previous.versions if fleet.previous else 0) * replicas,
+        warm=replicas if fleet.previous else 0,
         per_hour=most * spec.cost.per_engine_hour if spec.cost else None,
         currency=spec.cost.currency if spec.cost else "",
     )

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from rollouts.argo import actions
 from rollouts.argo.actions import RolloutClient
@@ -18,14 +17,12 @@ from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_w
 from rollouts.argo.state import pending_reaction
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import (
-    LIMIT,
     ApplyTransaction,
     engine_of,
     is_deployed,
     refusals,
     refuse_other_engine,
     tried,
-    warm_limit,
 )
 from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
 from rollouts.cluster.reference import RegionNotes, with_workload
@@ -123,8 +120,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
     @property
     def rights(self) -> tuple[Right, ...]:
         config, route = self._config, self._routes.resource
-        pools = config.theirs.services if config.theirs else ()
-        return guard_rights(config.name, config.rollout, route, config.route, config.workload, pools=pools)
+        return guard_rights(config.name, config.rollout, route, config.route, config.workload)
 
     def _state(self, seen: RegionSnapshot) -> RegionState:
         return region_state(seen)
@@ -159,8 +155,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             await self._set_mirror(snapshot, 0)
         *others, rollout = manifests
         await transaction.apply(others)
-        limit = warm_limit(self._config, snapshot, leaving=snapshot.argo.aborted)
-        rollout = tried(rollout, next_attempt(engine.version, snapshot.revisions), limit)
+        rollout = tried(rollout, next_attempt(engine.version, snapshot.revisions))
         # What is new here has no number yet. Not in what is applied: an apply that leaves it out would take it away.
         await self.fence.mark()
         await transaction.apply_rollout(rollout, snapshot.rollout)
@@ -444,19 +439,12 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         """Ask for that revision's template again; nothing when it is asked for."""
         assert snapshot.rollout is not None, "there is a revision of a Rollout that is not there"
         operations = actions.undo(snapshot.rollout, snapshot.replica_sets, wanted.number)
-        limit = warm_limit(self._config, snapshot, leaving=True)
-        if operations and limit is not None:
-            operations.append({"op": "add", "path": f"/spec/strategy/canary/{LIMIT}", "value": limit})
         for request in actions.change(ROLLOUTS, snapshot.rollout, operations):
             await self._cluster.send(request)
 
     async def _note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
         """Note the way back; None forgets it."""
         assert snapshot.rollout is not None, "there is a way back of a Rollout that is not there"
-        limit, patch = warm_limit(self._config, snapshot, leaving=False), dict[str, Any]()
-        if limit not in {None, snapshot.rollout["spec"]["strategy"]["canary"].get(LIMIT)}:
-            patch["spec"] = {"strategy": {"canary": {LIMIT: limit}}}
-        if patch or snapshot.remembered != (version or ""):
-            resource_version = snapshot.argo.resource_version
-            patch["metadata"] = {"resourceVersion": resource_version, "annotations": {PREVIOUS: version}}
-            await self._cluster.patch(ROLLOUTS, self._config.name, patch)
+        if snapshot.remembered != (version or ""):
+            noted = {"resourceVersion": snapshot.argo.resource_version, "annotations": {PREVIOUS: version}}
+            await self._cluster.patch(ROLLOUTS, self._config.name, {"metadata": noted})

@@ -225,10 +225,8 @@ class NetworkSpec(SpecModel):
 
 
 class PreviousSpec(SpecModel):
-    """Versions that were stable, kept warm so that going back needs no start."""
+    """Versions that were stable, kept warm so that going back needs no start; each holds all its GPUs."""
 
-    versions: int = Field(default=2, ge=1, le=5)
-    """How many; each holds the GPUs of all its engines."""
     keep: Duration = Field(default=timedelta(hours=2), gt=timedelta(0))
     """How long after a promotion; at least as long as the bake."""
 

@@ -12,7 +12,6 @@ from rollouts.kube.resources import (
     ADMISSION_POLICIES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    EVENTS,
     HTTP_ROUTES,
     RESOURCES,
     ROLE_BINDINGS,
@@ -73,9 +72,8 @@ create leases
 get,update leases {lease}
 get,patch,update {kind} {route}
 list pods
-create events
 """
-"""For every kind of region: the Lease, the weights, what pods say, and what a guard tells."""
+"""For every kind of region: the Lease, the weights, and what pods say."""
 MOVED = """
 get,patch rollouts {rollout}
 patch rollouts/status {rollout}
@@ -96,16 +94,9 @@ create pods/proxy
 """What engines keep of requests goes when the weight is over, and is taken pod by pod."""
 
 
-def guard_rights(
-    delivery: str, rollout: str, route: Resource, route_name: str, workload: str = "", *, pools: Iterable[str] = ()
-) -> Rights:
-    """In the delivery's namespace; `route` is the kind of object that splits its users, `workload` a Deployment.
-
-    `pools` are InferencePools that its users may reach in place of Services.
-    """
-    named = " ".join(pools)
+def guard_rights(delivery: str, rollout: str, route: Resource, route_name: str, workload: str = "") -> Rights:
+    """In the delivery's namespace; `route` is the kind of object that splits its users, `workload` a Deployment."""
     return (
-        *(_rights(f"get,patch inferencepools {named}") if named else ()),
         *(_rights(f"get,patch deployments {workload}") if workload else ()),
         *_rights(CARRIED, lease=lease(delivery), kind=route.plural, route=route_name),
         *_rights(MOVED, rollout=rollout),
@@ -146,7 +137,7 @@ def rights(site: Site) -> Rights:
         **({"scaledobjects": name} if fleet.autoscale else {}),
     }
     return (
-        *(each for each in guard_rights(name, name, fleet.route_kind, name) if each.resource != EVENTS),
+        *guard_rights(name, name, fleet.route_kind, name),
         # Server-side apply is a patch; of an object that is not there yet it asks for `create` too.
         *_rights("\n".join(f"create {kind}\nget,patch {kind} {names}" for kind, names in applied.items())),
         *_rights(LOOKED_AT, name=name),

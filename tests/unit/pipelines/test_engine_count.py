@@ -27,9 +27,9 @@ def clusters(*, cost: object = None, **fleet: object) -> Delivery:
 def test_each_region_needs_its_engines_twice_at_the_height_of_a_trial() -> None:
     counts = engine_counts(clusters())
     assert [(each.region, each.serving, each.first, each.most, each.warm) for each in counts] == [
-        ("eu-west-1", 4, 2, 4, 8),
-        ("us-east-1", 8, 2, 8, 16),
-        ("ap-south-1", 4, 2, 4, 8),
+        ("eu-west-1", 4, 2, 4, 4),
+        ("us-east-1", 8, 2, 8, 8),
+        ("ap-south-1", 4, 2, 4, 4),
     ]
 
 

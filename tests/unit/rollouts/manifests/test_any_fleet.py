@@ -71,7 +71,7 @@ fleets = some(
     replicas=st.integers(1, 12),
     autoscale=autoscales,
     canary=some(replicas=st.integers(1, 8), min_replicas=st.integers(1, 3), after_abort=lengths),
-    previous=st.none() | some(versions=st.integers(1, 5), keep=lengths),
+    previous=st.none() | some(keep=lengths),
     pod=pods,
     nodes=nodes,
     warm_pool=some(share=shares),
