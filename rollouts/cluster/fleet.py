@@ -120,7 +120,8 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
     @property
     def rights(self) -> tuple[Right, ...]:
         config, route = self._config, self._routes.resource
-        return guard_rights(config.name, config.rollout, route, config.route, config.workload)
+        pools = config.theirs.services if config.theirs else ()
+        return guard_rights(config.name, config.rollout, route, config.route, config.workload, pools=pools)
 
     def _state(self, seen: RegionSnapshot) -> RegionState:
         return region_state(seen)

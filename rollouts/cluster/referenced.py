@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from rollouts.argo.model import Rollout, pause_points, replica_set_of
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, Revision, noted
-from rollouts.cluster.peers import answers, has_pools
+from rollouts.cluster.peers import answers, doubts, has_pools
 from rollouts.cluster.reference import (
     RegionNotes,
     field_patch,
@@ -23,14 +24,16 @@ from rollouts.cluster.reference import (
 )
 from rollouts.cluster.region import Served, refuse_misfits
 from rollouts.cluster.snapshot import RegionSnapshot
-from rollouts.errors import EngineDidNotStart, Unfit
+from rollouts.errors import EngineDidNotStart, NotConfirmed, Unfit
 from rollouts.kube.client import KubeClient
-from rollouts.kube.resources import DEPLOYMENTS, ROLLOUTS
+from rollouts.kube.resources import DEPLOYMENTS, INFERENCE_POOLS, ROLLOUTS
 from rollouts.manifests.conventions import NOTES
 from rollouts.manifests.theirs_spec import POD_HASH, RolloutReference
 from rollouts.model import Engine, ForeignObject, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
+from tidegate.core.names import POD_TEMPLATE_HASH
+from tidegate.core.process import note
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +78,8 @@ class ReferencedFleet(ArgoFleet):
         """
         snapshot = await self._retries.run(self.look)
         refuse_misfits(self.region, misfits(snapshot, self._theirs, self._needs))
+        for doubt in doubts(snapshot.route):
+            note(f"{self.region}: {doubt}")
         if self._scraped and snapshot.stable and not await self._scraped(snapshot.stable.hash):
             raise Unfit(
                 f"{self.region}: no series in Prometheus has {POD_HASH}={snapshot.stable.hash}, by which versions are "
@@ -103,8 +108,16 @@ class ReferencedFleet(ArgoFleet):
         snapshot = await self._entered()
         asked = snapshot.asked[0] == engine.version and not snapshot.argo.aborted
         if not asked:
+            await self._select(snapshot, self._theirs.stable_service, snapshot.stable)
             await self._change(snapshot, engine)
-        return await self._until(lambda now: now.is_up(engine.version), f"version {engine.version}")
+        what = f"version {engine.version}"
+
+        def known(now: RegionSnapshot) -> bool:
+            return any(each and each.version == engine.version for each in (now.stable, now.trial))
+
+        # Before the first weight: by the hash, which its pods keep, and not by labels that change at a promotion.
+        await self._select(await self._until(known, what), self._theirs.canary_service)
+        return await self._until(lambda now: now.is_up(engine.version), what)
 
     async def _change(self, snapshot: RegionSnapshot, engine: Engine) -> None:
         theirs, rollout = self._theirs, snapshot.rollout
@@ -144,6 +157,33 @@ class ReferencedFleet(ArgoFleet):
     async def _note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
         await self._note(snapshot.notes.model_copy(update={"previous": version or ""}))
 
+    async def _promote(self) -> RegionSnapshot:
+        """With pools the stable's has the new version's pods while the canary's still has everybody."""
+        snapshot = await self._entered()
+        if snapshot.trial and has_pools(snapshot.route):
+            snapshot = await self._move_to(snapshot, pause_points(snapshot.argo.steps)[-1])
+            if not snapshot.is_canary_down:
+                await self._select(snapshot, self._theirs.stable_service, snapshot.trial)
+        return await super()._promote()
+
+    async def _restored(self, snapshot: RegionSnapshot, to: str) -> RegionSnapshot:
+        await self._select(snapshot, self._theirs.stable_service, snapshot.warm.get(to))
+        return await super()._restored(snapshot, to)
+
+    async def _select(self, snapshot: RegionSnapshot, pool: str, which: Revision | None = None) -> None:
+        """That InferencePool selects the pods of that revision, or of the trial; nothing where users reach Services."""
+        which = which or snapshot.trial
+        if which is None or not has_pools(snapshot.route):
+            return
+        found = await self._cluster.get(INFERENCE_POOLS, pool)
+        if found["spec"]["selector"]["matchLabels"].get(POD_TEMPLATE_HASH) == which.hash:
+            return
+        if pool == self._theirs.stable_service and not which.available:
+            raise NotConfirmed(f"{self.region}: no engine of version {which.version} is ready for InferencePool {pool}")
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        selector = {"matchLabels": {POD_TEMPLATE_HASH: which.hash}}
+        await self._cluster.patch(INFERENCE_POOLS, pool, {"metadata": version, "spec": {"selector": selector}})
+
     async def _settle(self) -> None:
         await super()._settle()
         await self._note((await self.look()).notes.model_copy(update={"template": ""}))
@@ -152,7 +192,11 @@ class ReferencedFleet(ArgoFleet):
         if snapshot.foreign_change:
             log.warning("%s: left as it is: %s", self.region, snapshot.foreign_change.reason)
             return snapshot
-        return await super()._without_trial(snapshot, stable)
+        # Of a promotion that died halfway the stable's pool has the pods of the trial.
+        back, _ = await asyncio.gather(
+            super()._without_trial(snapshot, stable), self._select(snapshot, self._theirs.stable_service, stable)
+        )
+        return back
 
     async def _abort_at_once(self, to: str) -> None:
         if not (await self._looked()).foreign_change:
@@ -194,7 +238,11 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
         return
     yield from _of_strategy(canary, theirs)
     if has_pools(snapshot.route):
-        yield "its route leads to InferencePools, which `fleet: {kind: route}` delivers to"
+        needs = needs.model_copy(update={"dark": needs.dark or "members of its InferencePool"})
+        points, last = pause_points(snapshot.argo.steps), "/spec/strategy/canary/steps/-"
+        if not points or points[-1].weight != 100:
+            added = ", ".join((_patch("add", last, {"setWeight": 100}), _patch("add", last, {"pause": {}})))
+            yield f"at a promotion an InferencePool is without members unless the canary has all users first: {added}"
     yield from _of_steps(snapshot.argo, needs)
 
 
@@ -208,7 +256,7 @@ def _of_strategy(canary: Json, theirs: RolloutReference) -> Iterator[str]:
     if not canary.get("trafficRouting"):
         yield "it has no trafficRouting: the weights of its route are nobody's"
     if canary.get("dynamicStableScale"):
-        # argo-rollouts#4898, #4841; without these two users still wait for the stable's engines to start.
+        # argo-rollouts#4898, #4841: until engines of the stable have started; for ever where the canary keeps its own.
         mended = _patch("remove", f"{there}/dynamicStableScale")
         yield f"dynamicStableScale leaves users on a canary that was aborted: {mended}"
 

@@ -107,7 +107,7 @@ def beside(
     else:
         assert isinstance(fleet, ReferencedFleetSpec), "objects of others are a Rollout's or a route's"
         theirs, route = fleet.rollout, fleet.route_kind
-        rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "")
+        rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
         said |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
     place = Place(name, fleet.namespace)
     return (

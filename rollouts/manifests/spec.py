@@ -236,17 +236,9 @@ class CanarySpec(SpecModel):
 
     replicas: int | None = Field(default=None, ge=1)
     """While it gets copies only; as many as the copied share asks for when absent."""
-    min_replicas: int = Field(default=1, ge=1)
-    """Never fewer, whatever its weight: a canary without a ready engine loses its routes."""
     after_abort: Duration = Field(default=timedelta(minutes=5), gt=timedelta(0))
     """How long its engines stay up after they were rolled back, to be looked at; they hold GPUs. To Argo Rollouts, 0
     would mean for ever."""
-
-    def contradictions(self) -> Iterator[SpecConflict]:
-        """Fewer engines than there have to be."""
-        if self.replicas and self.replicas < self.min_replicas:
-            found = f"{self.replicas}, which Argo Rollouts does not raise"
-            yield SpecConflict(("replicas",), found, f"at least `min_replicas`, which is {self.min_replicas}")
 
 
 class ArgoFleetSpec(ClusterFleetSpec):

@@ -85,7 +85,7 @@ class RolloutReference(SpecModel):
 
     @property
     def services(self) -> tuple[str, str]:
-        """Both."""
+        """Both, or the InferencePools of the same names that users reach."""
         return self.stable_service, self.canary_service
 
 

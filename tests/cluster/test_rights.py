@@ -26,6 +26,7 @@ from tidegate.core.model import Json
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 CARRIED = {"leases": "create", f"leases/{NAME}-carrier": "get update", f"httproutes/{NAME}": "get patch update"}
 ROLLOUT = CARRIED | {f"rollouts/{NAME}": "get patch", f"rollouts/{NAME}/status": "patch", "replicasets": "list"}
+POOLS = {f"inferencepools/{NAME}-{arm}": "get patch" for arm in ("stable", "canary")}
 ROUTE = CARRIED | {"pods": "list", "endpointslices": "list"}
 REVIEWS = ACCESS_REVIEWS.model_copy(update={"plural": "subjectaccessreviews", "kind": "SubjectAccessReview"})
 
@@ -41,10 +42,10 @@ def pools_of_sets() -> Json:
 
 
 KINDS: Mapping[str, tuple[Json, Mapping[str, str]]] = {
-    "Rollout": (by_reference(""), ROLLOUT | {"pods": "list"}),
+    "Rollout": (by_reference(""), ROLLOUT | POOLS | {"pods": "list"}),
     "workloadRef": (
         by_reference(f"{NAME}-engines"),
-        ROLLOUT | {"pods": "list", f"deployments/{NAME}-engines": "get patch"},
+        ROLLOUT | POOLS | {"pods": "list", f"deployments/{NAME}-engines": "get patch"},
     ),
     "Services of Deployments": (two_backends(), ROUTE | peers("services", "get") | peers("deployments", "get patch")),
     "pools of LeaderWorkerSets": (

@@ -94,9 +94,16 @@ create pods/proxy
 """What engines keep of requests goes when the weight is over, and is taken pod by pod."""
 
 
-def guard_rights(delivery: str, rollout: str, route: Resource, route_name: str, workload: str = "") -> Rights:
-    """In the delivery's namespace; `route` is the kind of object that splits its users, `workload` a Deployment."""
+def guard_rights(
+    delivery: str, rollout: str, route: Resource, route_name: str, workload: str = "", *, pools: Iterable[str] = ()
+) -> Rights:
+    """In the delivery's namespace; `route` is the kind of object that splits its users, `workload` a Deployment.
+
+    `pools` are InferencePools that its users may reach in place of Services.
+    """
+    named = " ".join(pools)
     return (
+        *(_rights(f"get,patch inferencepools {named}") if named else ()),
         *(_rights(f"get,patch deployments {workload}") if workload else ()),
         *_rights(CARRIED, lease=lease(delivery), kind=route.plural, route=route_name),
         *_rights(MOVED, rollout=rollout),

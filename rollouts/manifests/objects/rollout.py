@@ -89,7 +89,7 @@ def steps_of(release: Release, canary: CanarySpec, replicas: int) -> list[Json]:
         replicas: engines of the stable.
     """
     if canary.replicas or not release.mirror:
-        number = canary.replicas or canary.min_replicas
+        number = canary.replicas or 1
         share = math.floor(100 * number / replicas)
         first: Json = {"replicas": number}
     else:
@@ -128,7 +128,8 @@ def _strategy(site: Site, analyses: tuple[Json, ...]) -> Json:
         # trial has as many engines more as its steps say, and this is no place to bound them.
         "maxSurge": 1,
         "maxUnavailable": 0,
-        "minPodsPerReplicaSet": fleet.canary.min_replicas,
+        # A canary without a ready engine loses its routes.
+        "minPodsPerReplicaSet": 1,
         # With it users whom the stable has no engines for would stay on a canary that failed (argo-rollouts#3372).
         "dynamicStableScale": False,
         "scaleDownDelaySeconds": whole_seconds(previous.keep) if previous else 30,

@@ -16,7 +16,7 @@ from fakes.kube.store import Event
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds
 from rollouts.kube.model import MANAGER
-from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS, resource_of
+from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, LEASES, ROLLOUTS, resource_of
 from rollouts.manifests.theirs_spec import RolloutReference, SetSpec
 from tidegate.core.model import Json
 
@@ -41,7 +41,9 @@ def place_of(*, workload: str | None = None, **fields: Any) -> RegionConfig:
 class TheirRegion:
     """A Rollout that somebody applies by kubectl, and the fleet that names it."""
 
-    def __init__(self, change: Any = lambda rollout: None, *, workload: str | None = None, **fields: Any) -> None:
+    def __init__(
+        self, change: Any = lambda rollout: None, *, workload: str | None = None, pools: bool = False, **fields: Any
+    ) -> None:
         self.time = SimulatedTime(alone=True)
         self.cluster = FakeCluster("eu-west-1", namespace=NAMESPACE, time=self.time)
         self.simulation = Simulation(self.cluster, start_seconds=4)
@@ -53,6 +55,8 @@ class TheirRegion:
         self.manifest = rollout
         if workload:
             others.append(borrowing(rollout, workload))
+        if pools:
+            others += led_to_pools(others[-1])
         for body in (*others, rollout):
             self.cluster.create(resource_of(body), body, namespace=NAMESPACE, manager="kubectl-client-side-apply")
         self.api, self.written = Api(self.cluster), list[str]()
@@ -88,6 +92,16 @@ def borrowing(rollout: Json, workload: str) -> Json:
     rollout["spec"]["workloadRef"] = {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload}
     metadata = {"name": workload, "namespace": NAMESPACE}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 0, **own}}
+
+
+def led_to_pools(route: Json) -> list[Json]:
+    """The pools of that route's backends, which become these; they select all pods, as their owner wrote them."""
+    pool = {"apiVersion": INFERENCE_POOLS.api_version, "kind": INFERENCE_POOLS.kind}
+    refs = route["spec"]["rules"][0]["backendRefs"]
+    for ref in refs:
+        ref.update(group=INFERENCE_POOLS.group, kind=INFERENCE_POOLS.kind)
+    spec = {"selector": {"matchLabels": {"app": THEIRS}}}
+    return [{**pool, "metadata": {"name": ref["name"]}, "spec": deepcopy(spec)} for ref in refs]
 
 
 async def up(**fields: Any) -> TheirRegion:

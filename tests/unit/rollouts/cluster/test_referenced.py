@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
 import pytest
 from fakes.clusters.region import DELIVERER, a_release
 from fakes.clusters.their_region import NAME, NAMESPACE, ONE, STEPS, THEIRS, TWO, TheirRegion, place_of, up
+from fakes.kube.store import Event
 
 from rollouts.cluster.reference import RegionNotes
 from rollouts.cluster.referenced import TrialNeeds, misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Overruled, Unfit
+from rollouts.kube.objects import is_ready
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     HTTP_ROUTES,
     INFERENCE_POOLS,
+    PODS,
     REPLICA_SETS,
     ROLLOUTS,
 )
@@ -244,18 +248,72 @@ def test_the_deployment_is_written_where_it_is_named_alone(workload: str | None)
     assert granted == ([(("get", "patch"), ("engines",))] if workload else [])
 
 
-async def test_a_route_to_inference_pools_is_refused() -> None:
-    def to_a_pool(route: Json) -> None:
-        route["spec"]["rules"][0]["backendRefs"][0].update(group=INFERENCE_POOLS.group, kind=INFERENCE_POOLS.kind)
+FOR_POOLS = [{"setCanaryScale": {"replicas": 1}}, {"pause": {}}, *STEPS, {"setWeight": 100}, {"pause": {}}]
 
-    region = await up()
-    region.cluster.edit(HTTP_ROUTES, THEIRS, to_a_pool)
-    with pytest.raises(Unfit, match="leads to InferencePools"):
+
+def for_pools(rollout: Json) -> None:
+    rollout["spec"]["strategy"]["canary"]["steps"] = deepcopy(FOR_POOLS)
+
+
+def members(region: TheirRegion, arm: str) -> str | None:
+    """The hash of the pods that an arm's pool has; None while it has those of every version."""
+    found = region.cluster.get(INFERENCE_POOLS, f"{THEIRS}-{arm}")
+    labels: Mapping[str, str] = found["spec"]["selector"]["matchLabels"]
+    return labels.get(POD_TEMPLATE_HASH)
+
+
+async def test_pools_have_members_whenever_they_have_users() -> None:
+    region = await up(change=for_pools, pools=True)
+    seen = list[tuple[int, bool, bool]]()
+
+    def look(event: Event) -> None:
+        """The share of the canary, and whether each pool with users has a ready pod, at every change."""
+        if event.kind.plural in {HTTP_ROUTES.plural, INFERENCE_POOLS.plural, PODS.plural, REPLICA_SETS.plural}:
+            weight = region.weight
+            seen.append((weight, weight == 100 or filled(region, "stable"), not weight or filled(region, "canary")))
+
+    await region.fleet.deploy(TWO)
+    one, two = members(region, "stable"), members(region, "canary")
+    assert (one, two) == tuple(region.fleet.series_of(each) for each in ("1", "2"))
+    region.cluster.on_change(look)
+    await region.fleet.shift(50)
+    state = await region.fleet.rollback(None)
+    assert (versions(state), region.weight, members(region, "stable")) == (("1", None, None), 0, one)
+    await region.fleet.deploy(TWO)
+    await region.fleet.shift(50)
+    assert versions(await region.fleet.promote())[0] == "2"
+    assert (members(region, "stable"), region.weight) == (two, 0)
+    assert {each for _, *both in seen for each in both} == {True}
+    assert {weight for weight, *_ in seen} >= {0, 50, 100}
+
+
+def filled(region: TheirRegion, arm: str) -> bool:
+    chosen = f"{POD_TEMPLATE_HASH}={members(region, arm)}"
+    return any(map(is_ready, region.cluster.list(PODS, labels=chosen)))
+
+
+async def test_a_promotion_that_died_halfway_goes_back_with_its_pool() -> None:
+    region = await up(change=for_pools, pools=True)
+    await region.fleet.deploy(TWO)
+    before, after = members(region, "stable"), members(region, "canary")
+    region.cluster.edit(
+        INFERENCE_POOLS,
+        f"{THEIRS}-stable",
+        lambda pool: pool["spec"]["selector"].update(matchLabels={POD_TEMPLATE_HASH: after}),
+    )
+    await region.fleet.rollback(None)
+    assert (members(region, "stable"), region.weight) == (before, 0)
+
+
+async def test_steps_that_leave_a_pool_empty_are_told() -> None:
+    region = await up(pools=True)
+    with pytest.raises(Unfit, match=r"members of its InferencePool come before users.*") as caught:
         await region.fleet.foreign_objects()
+    assert '{"op": "add", "path": "/spec/strategy/canary/steps/-", "value": {"setWeight": 100}}' in str(caught.value)
 
 
 async def test_what_a_gateway_says_of_the_route_is_told() -> None:
-    region = await up()
+    region = await up(change=for_pools, pools=True)
     said = {"type": "ResolvedRefs", "status": "False", "reason": "InvalidKind", "message": "no pools here"}
     parent = {"parentRef": {"name": "gate"}, "controllerName": "example/gateway"}
 
