@@ -123,4 +123,4 @@ def seen_by(vigil: SilenceTracker, *, since: float, until: float, renewed: float
 def test_a_step_that_a_person_takes_before_the_guards_eyes_counts_as_heard_of() -> None:
     vigil = SilenceTracker()
     seen_by(vigil, since=0, until=100, renewed=0, step=0)
-    assert seen_by(vigil, since=110, until=150, renewed=0, step=1) == timedelta(seconds=50)
+    assert seen_by(vigil, since=110, until=150, renewed=0, step=1) == timedelta(seconds=40)
