@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -32,9 +31,6 @@ def rule_documents(
     *,
     period: timedelta,
     windows_path: Path | None = None,
-    include: re.Pattern[str] | None = None,
-    exclude: re.Pattern[str] | None = None,
-    duplicates: bool = False,
 ) -> Documents:
     """Every document of every file in order, as rules.
 
@@ -43,9 +39,6 @@ def rule_documents(
         options: what is asked of all rules.
         period: of SLOs that state none.
         windows_path: the folder of alert windows, in place of our own.
-        include: which paths of a folder count.
-        exclude: which do not.
-        duplicates: whether one SLO may be in several places.
 
     Raises:
         SpecError: with every problem of every file.
@@ -54,8 +47,8 @@ def rule_documents(
     known = windows_by_period(windows_path)
     # Refused without windows even if every SLO says its own.
     period = windows_for(period, known).period
-    texts = _texts(_paths(source, include, exclude))
-    read = read_all({_name(path): text for path, text in texts.items()}, default_period=period, duplicates=duplicates)
+    texts = _texts(_paths(source))
+    read = read_all({_name(path): text for path, text in texts.items()}, default_period=period)
     groups = {path: read[_name(path)] for path in texts}
     periods = ", ".join(prometheus_duration(period) for period in sorted(known))
     problems = [
@@ -90,15 +83,13 @@ def _texts(paths: Sequence[Path]) -> dict[Path, str]:
     return texts
 
 
-def _paths(source: Path, include: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> Sequence[Path]:
+def _paths(source: Path) -> Sequence[Path]:
     if not source.is_dir():
         return [source]
     yaml = (path for path in source.rglob("*") if path.suffix.lower() in {".yml", ".yaml"} and not path.is_dir())
-    # Both look at the whole path.
-    found = [path for path in sorted(yaml) if not (exclude and exclude.search(str(path)))]
-    found = [path for path in found if include is None or include.search(str(path))]
+    found = sorted(yaml)
     if not found:
-        raise UsageError(f"{source} has no .yml or .yaml file", hint="or --fs-include and --fs-exclude leave none")
+        raise UsageError(f"{source} has no .yml or .yaml file", hint="name a file or folder with SLOs")
     return found
 
 

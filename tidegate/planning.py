@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 
+from gates.analyses.mean import assessing
+from gates.model import ArmKey
 from pipelines.authority.answering import who_asks
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.errors import PlanOutdated
@@ -24,8 +26,10 @@ from registry.model import Serving
 from registry.versions import MlflowRegistry
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import NOT_OURS_TO_START
+from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.process import note, user_name
+from tidegate.core.units import format_duration
 from tidegate.surroundings import Surroundings
 
 
@@ -166,3 +170,22 @@ def require_files_for_pods(spec: Delivery, reference: str, registry: MlflowRegis
     reason = out_of_reach(where)
     if reason:
         raise UsageError(f"{version.uri}: its files are at {where}: {reason}; expected {SERVER}")
+
+
+def require_assessments(spec: Delivery, plan: Plan, registry: MlflowRegistry) -> None:
+    """Look for the newest assessments of the version in production, for gates that compare them.
+
+    Raises:
+        UsageError: there are none: such a gate would see nothing.
+        OutsideError: MLflow does not answer.
+    """
+    now = SystemClock().now()
+    for gate, asked in assessing(spec.gates.asked).items():
+        begin, last = now - asked.scored_within, format_duration(asked.scored_within)
+        for region in spec.regions.names:
+            tags = asked.of(ArmKey(region=region, role="stable", version=plan.in_production))
+            found = registry.assessed(asked.name, asked.experiment, tags, traced=begin, since=begin, until=now)
+            if isinstance(found, str):
+                place = f"{spec.path}: gates.{gate}.assessments"
+                hint = "check the names, and that a scorer runs; `scored_within` says how late it may be"
+                raise UsageError(f"{place}: {found}; looked at the last {last}", hint=hint)

@@ -1,4 +1,4 @@
-"""The server by which MLflow starts deliveries: webhooks, reconciliation with the registry, and the live page."""
+"""The server by which MLflow starts deliveries: webhooks, and reconciliation with the registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 from pipelines.adapters.fleets import cluster_client
@@ -32,8 +31,6 @@ from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import MlflowTriggers, Reconciler, Starter
 from pipelines.triggers.starters import ProcessStarter
 from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
-from pipelines.views.page import LivePage, SnapshotReader
-from registry.deliveries import MlflowDeliveries
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
 from tidegate.core.process import cancelled_by_signals, note
@@ -45,8 +42,7 @@ TRACKING_URI = "MLFLOW_TRACKING_URI"
 async def serve_triggers(
     spec: Delivery,
     spec_path: Path,
-    listeners: tuple[Listener, Listener],
-    report: Callable[[str, MlflowDeliveries], str],
+    listener: Listener,
     *,
     state: StateFolder,
     tracking_uri: str | None,
@@ -62,8 +58,7 @@ async def serve_triggers(
     Args:
         spec: the delivery's.
         spec_path: its file.
-        listeners: where webhooks come, and where the page is.
-        report: renders the report of a delivery, by its id.
+        listener: where it answers; what names models and hosts, only on the loopback or with a password.
         state: where requests are kept.
         tracking_uri: of MLflow.
         context: of the cluster of workflows; None for the current one.
@@ -76,7 +71,7 @@ async def serve_triggers(
     model, alias = spec.model.name, spec.model.origin
     triggers = MlflowTriggers(mlflow_address(state.root, tracking_uri))
     clock, loop = SystemClock(), asyncio.get_running_loop()
-    (hook, page_at), options = listeners, listeners[0].options
+    options = listener.options
     async with AsyncExitStack() as stack:
         ledgers = await call_in_thread(open_deliveries, state.root, tracking_uri)
         if workflows:
@@ -91,21 +86,12 @@ async def serve_triggers(
             loop.call_soon_threadsafe(reconciler.wake)
 
         receiver = Receiver(model, alias, secrets, inbox, clock, wake)
-        requests = partial(inbox.standing, model, alias)
-        look = SnapshotReader(model, ledgers, requests, clock).look
-        page = LivePage(model, look, lambda delivery: report(delivery, ledgers), clock)
-        hears = receiver_routes(receiver, reconciler)
-        numbers = Numbers(receiver, reconciler, spec.metadata.name)
-        shows = [requests_route(receiver), metrics_route(numbers), *page.routes()]
-        names = options.names(register)
-        door = partial(behind_door, hosts=names, password=options.password, open_to_all=OPEN_TO_ALL)
-        # Probes are answered on both.
-        if hook is not page_at:
-            await stack.enter_async_context(hook.answering(door(hears)))
-        await stack.enter_async_context(page_at.answering(door([*hears, *shows])))
-        note(f"listening on {hook.address}{WEBHOOK} for {model}@{alias}")
-        if hook is not page_at:
-            note(f"the page is at {page_at.address}/")
+        routes, password = receiver_routes(receiver, reconciler), options.password
+        if options.is_local or password:
+            routes += [requests_route(receiver), metrics_route(Numbers(receiver, reconciler, spec.metadata.name))]
+        app = behind_door(routes, hosts=options.names(register), password=password, open_to_all=OPEN_TO_ALL)
+        await stack.enter_async_context(listener.answering(app))
+        note(f"listening on {listener.address}{WEBHOOK} for {model}@{alias}")
         registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secrets)
         await _reconcile(reconciler, asyncio.create_task(registering))
 

@@ -28,12 +28,10 @@ _KINDS: dict[tuple[object, object], type[Spec]] = {
 }
 
 
-def read_all(
-    texts: Mapping[str, str], *, default_period: timedelta = MONTH, duplicates: bool = False
-) -> dict[str, list[SloGroup]]:
+def read_all(texts: Mapping[str, str], *, default_period: timedelta = MONTH) -> dict[str, list[SloGroup]]:
     """The SLOs of every document of the texts of all files whose rules go to one Prometheus, by the files' names.
 
-    No SLO is in two, but for `duplicates`.
+    No SLO is in two.
 
     Raises:
         SpecError: with every problem of every file.
@@ -47,7 +45,7 @@ def read_all(
             problems += error.problems
     groups = {file: [_group(spec, default_period) for _, spec in found] for file, found in documents.items()}
     read_so_far = [(*item, group) for file in groups for item, group in zip(documents[file], groups[file], strict=True)]
-    problems += () if duplicates else _twice(read_so_far)
+    problems += _twice(read_so_far)
     problems += (problem for document, spec, _ in read_so_far for problem in _no_promql(document, spec))
     if problems:
         raise SpecError(problems)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 from pathlib import Path
 
 from pipelines.statements import Proof, Prover, digest_of
 from tidegate.core.errors import UsageError
-from tidegate.core.files import Unreadable, read_text
 
-TOKEN = "TIDEGATE_OIDC_TOKEN"
-"""The variable that holds a token where there is no file of it."""
 COMMAND_SECONDS = 300
 """A command may open a browser, in which a person logs in."""
 
@@ -23,39 +19,23 @@ def prover_of(identity: str | None) -> Prover | None:
     Raises:
         UsageError: it is of no kind that is known.
     """
-    token = os.environ.get(TOKEN)
     if identity is None:
-        return (lambda statement: _by_token(statement, token)) if token else None
+        return None
     kind, _, value = identity.partition(":")
-    path = Path(value).expanduser()
     if kind == "ssh" and value:
         # Not above: it loads what checks tokens, which few commands need.
         from pipelines.authority.identities import sign
 
-        return lambda statement: sign(statement, path)
-    if kind == "oidc" and value:
-        return lambda statement: _by_token(statement, _token_in(path))
+        return lambda statement: sign(statement, Path(value).expanduser())
     if kind == "oidc-cmd" and value:
-        return lambda statement: _by_token(statement, _token_from(value, digest_of(statement)))
-    raise UsageError(f"--identity: found {identity!r}; expected ssh:FILE, oidc:FILE or oidc-cmd:COMMAND")
+        return lambda statement: Proof(kind="oidc", statement=statement, credential=_token_from(value, statement))
+    raise UsageError(f"--identity: found {identity!r}; expected ssh:FILE or oidc-cmd:COMMAND")
 
 
-def _by_token(statement: str, token: str) -> Proof:
-    return Proof(kind="oidc", statement=statement, credential=token.strip())
-
-
-def _token_in(path: Path) -> str:
-    try:
-        return read_text(path)
-    except Unreadable as error:
-        unread = f"{path}: cannot be read as an OIDC token: {error}"
-        raise UsageError(unread, hint="check its path and its permissions") from None
-
-
-def _token_from(command: str, digest: str) -> str:
+def _token_from(command: str, statement: str) -> str:
     """What a command prints that has a token issued for one statement; `{digest}` in it is the statement's."""
     hint = "try it by hand: it must print a token"
-    words = [word.replace("{digest}", digest) for word in shlex.split(command)]
+    words = [word.replace("{digest}", digest_of(statement)) for word in shlex.split(command)]
     try:
         ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired, IndexError):
@@ -63,4 +43,4 @@ def _token_from(command: str, digest: str) -> str:
         raise UsageError(f"--identity oidc-cmd: {name} cannot be run, or did not end", hint=hint) from None
     if ended.returncode != 0 or not ended.stdout.strip():
         raise UsageError(f"--identity oidc-cmd: no token; it ended with {ended.returncode}", hint=hint)
-    return ended.stdout
+    return ended.stdout.strip()

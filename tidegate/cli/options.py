@@ -53,8 +53,8 @@ Identity = Annotated[
         "--identity",
         envvar="TIDEGATE_IDENTITY",
         metavar="KIND:VALUE",
-        help="Who you are: ssh:FILE (the public key will do when an agent holds it), oidc:FILE with a token, or "
-        "oidc-cmd:COMMAND that prints one ({digest} in it is what the token must carry); or set TIDEGATE_OIDC_TOKEN.",
+        help="Who you are: ssh:FILE (the public key will do when an agent holds it), or oidc-cmd:COMMAND "
+        "that prints a token ({digest} in it is what the token must carry).",
     ),
 ]
 Ci = Annotated[

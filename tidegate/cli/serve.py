@@ -20,14 +20,12 @@ def serve(
     address: Annotated[
         str, Option(metavar="HOST:PORT", help="Address for webhooks; 0.0.0.0 for MLflow on another machine.")
     ] = "127.0.0.1:8093",
-    page: Annotated[
-        str | None,
+    token: Annotated[
+        Path | None,
         Option(
-            metavar="HOST:PORT",
-            help="Address of the page; default: --address when that is the loopback, else 127.0.0.1 and the next port.",
+            help="File with the bearer token, or password, for /metrics and /requests; beyond the loopback required."
         ),
     ] = None,
-    page_token: Annotated[Path | None, Option(help="File with the password, or bearer token, of the page.")] = None,
     host: Hosts = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -49,36 +47,34 @@ def serve(
 
     Learns of it by MLflow's webhooks and by polling. Starts `deliver` or a workflow, one at a time for each model,
     no matter who started the last. Moves nothing itself; its deliveries go on when it stops. MLflow signs with
-    TIDEGATE_WEBHOOK_SECRET; during a rotation, TIDEGATE_WEBHOOK_SECRET_BEFORE is valid too. Serves the live page.
+    TIDEGATE_WEBHOOK_SECRET; during a rotation, TIDEGATE_WEBHOOK_SECRET_BEFORE is valid too.
 
     \b
     Examples:
       tidegate serve delivery.yaml
       tidegate serve delivery.yaml --address 0.0.0.0:8093 --register https://tidegate.example.com/webhooks/mlflow
-      tidegate serve delivery.yaml --page 0.0.0.0:8094 --page-token page.token --tls-cert c.pem --tls-key k.pem
+      tidegate serve delivery.yaml --address 0.0.0.0:8093 --token serve.token --tls-cert c.pem --tls-key k.pem
       tidegate serve delivery.yaml --start workflow --queue wait
     """
     from pipelines.adapters.specs import read_delivery
     from pipelines.adapters.trigger_server import serve_triggers
-    from pipelines.adapters.web_server import ListenOptions, webhooks_and_page
+    from pipelines.adapters.web_server import ListenOptions, listening
     from pipelines.requests import QueuePolicy
     from pipelines.state import StateFolder
     from pipelines.triggers.webhooks import SECRET, secrets_of
-    from tidegate.standing import report_of
 
     if not timedelta(seconds=1) <= every <= timedelta(days=1):
         raise UsageError(f"--every {every}: expected 1s to 1d")
-    listen = ListenOptions(address, page, page_token, host or (), tls_cert, tls_key)
+    listen = ListenOptions(address, token, host or (), tls_cert, tls_key)
     read, state = read_delivery(spec), StateFolder(given().state)
     secrets = secrets_of(os.environ, needed=register is not None or not listen.is_local)
     if not secrets:
         given().note(f"{SECRET} is not set: webhooks are refused, and the registry is polled every {every}")
-    with webhooks_and_page(listen) as listeners:
+    with listening(listen) as listener:
         serving = serve_triggers(
             read,
             spec,
-            listeners,
-            lambda delivery, ledgers: report_of(delivery, read, state, ledgers, back="../"),
+            listener,
             state=state,
             tracking_uri=given().tracking_uri,
             context=given().context,

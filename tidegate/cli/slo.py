@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -41,13 +40,6 @@ Windows = Annotated[
         help="Directory of alert windows, in place of those for 28d and 30d.",
     ),
 ]
-ONLY = "In a directory: only paths that match this regex."
-SKIP = "In a directory: skip paths that match this regex."
-Exclude = Annotated[re.Pattern[str] | None, Option("--fs-exclude", "-e", metavar="REGEX", help=SKIP)]
-Include = Annotated[re.Pattern[str] | None, Option("--fs-include", "-n", metavar="REGEX", help=ONLY)]
-Duplicates = Annotated[
-    bool, Option("--ignore-slo-duplicates", help="Take SLOs of one service and name in several places.")
-]
 A_MONTH = Duration(days=30)
 
 
@@ -61,9 +53,6 @@ def generate(
     extra_labels: Labels = None,
     period: Period = A_MONTH,
     windows: Windows = None,
-    exclude: Exclude = None,
-    include: Include = None,
-    duplicates: Duplicates = False,
     disable_recordings: Annotated[bool, Option("--disable-recordings", help="Leave out recording rules.")] = False,
     disable_alerts: Annotated[bool, Option("--disable-alerts", help="Leave out alerts.")] = False,
 ) -> int:
@@ -75,7 +64,7 @@ def generate(
     \b
     Examples:
       tidegate slo generate slos.yaml rules.yaml
-      tidegate slo generate slos/ rules/ --fs-exclude _test -l team=serving
+      tidegate slo generate slos/ rules/ -l team=serving
       tidegate slo generate - --default-slo-period 28d < slos.yaml
     """
     from slo.rule_files import STREAM, refuse_target, rule_documents, write_rules
@@ -84,9 +73,7 @@ def generate(
     refuse_target(source, target)
     labels = _extra_labels(extra_labels)
     wanted = RuleOptions(extra_labels=labels, disable_recordings=disable_recordings, disable_alerts=disable_alerts)
-    documents = rule_documents(
-        source, wanted, period=period, windows_path=windows, include=include, exclude=exclude, duplicates=duplicates
-    )
+    documents = rule_documents(source, wanted, period=period, windows_path=windows)
     write_rules(documents, source, target)
     if target != STREAM:
         slos = sum(len(group.slos) for found in documents.values() for group, _ in found)
@@ -102,9 +89,6 @@ def validate(
     extra_labels: Labels = None,
     period: Period = A_MONTH,
     windows: Windows = None,
-    exclude: Exclude = None,
-    include: Include = None,
-    duplicates: Duplicates = False,
 ) -> int:
     """Check SLO specs and their rules; prints every problem at once. Changes nothing.
 
@@ -119,9 +103,7 @@ def validate(
 
     wanted = RuleOptions(extra_labels=_extra_labels(extra_labels))
     try:
-        documents = rule_documents(
-            source, wanted, period=period, windows_path=windows, include=include, exclude=exclude, duplicates=duplicates
-        )
+        documents = rule_documents(source, wanted, period=period, windows_path=windows)
     except SpecError as error:
         if not given().output.is_data:
             raise

@@ -18,7 +18,6 @@ from fakes.services.sockets import free_address, running
 from pipelines.triggers.app import WEBHOOK
 from pipelines.triggers.webhooks import DELIVER_TAG, DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from registry.mlflow_client import open_client
-from registry.model import ModelVersion
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -38,7 +37,6 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
         ground.set_alias(2)
         ground.until(lambda: 'outcome="duplicate"} 1.0' in ground.fetched("/metrics"))
         ground.until(lambda: 'alias_info{alias="challenger",model="served-llm"' in ground.fetched("/metrics"))
-        assert_reports_are_of_its_own_model(ground)
     # The receiver is not there; what is left is what the registry says.
     open_client(ground.uri).set_model_version_tag(ground.model, "3", DELIVER_TAG, "challenger")
     with ground.serving(every="1s"):
@@ -46,15 +44,6 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
         ground.until(lambda: any(each.version == "3" and each.ended for each in ground.summaries()))
         ground.until(lambda: re.search(r"/3@challenger: over: delivery \w+: failed", ground.said()))
         assert [each.version for each in ground.summaries()] == ["3", "2"]
-
-
-def assert_reports_are_of_its_own_model(ground: TriggerGround) -> None:
-    (own,) = ground.summaries()
-    assert '<nav><a href="../">All deliveries</a></nav>' in ground.fetched(f"/deliveries/{own.id}")
-    version = ModelVersion(name="another-llm", version="1", digest="d" * 64, files={}, size_bytes=1)
-    other = ground.deliveries.open_delivery(version, None, spec_digest="x")
-    other.close("failed", "it was nobody's")
-    assert ground.fetched(f"/deliveries/{other.delivery}") == ""
 
 
 @pytest.mark.slow(reason="a process that polls the registry")

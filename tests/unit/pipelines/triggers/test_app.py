@@ -11,7 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.delivery.records import ID, delivered, summary_of
 from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 from httpx import Response
 from starlette.requests import Request
@@ -34,11 +33,8 @@ from pipelines.triggers.app import (
 from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import Reconciler
 from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from pipelines.views.page import LivePage, SnapshotReader
-from registry.errors import UnknownDelivery
 from registry.model import DeliverySummary
 from slo.metrics import OF_REGISTRY
-from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -121,23 +117,13 @@ class Ground:
         every, world = timedelta(seconds=30), (self.inbox, self.marks, self.runs, FakeStarter(), self.clock)
         self.reconciler = Reconciler("support-llm", "challenger", QueuePolicy.NEWEST, every, *world, lambda _: None)
         self.receiver = Receiver("support-llm", "challenger", (SECRET,), self.inbox, self.clock, self._wake)
-        self.ledgers = FakeLedgers()
-        look = SnapshotReader("support-llm", self.ledgers, lambda: (), self.clock).look
         routes = [
             *receiver_routes(self.receiver, self.reconciler),
             requests_route(self.receiver),
             metrics_route(Numbers(self.receiver, self.reconciler, "support-llm")),
-            *LivePage("support-llm", look, self._report, self.clock).routes(),
         ]
         self.app = behind_door(routes, hosts=("testserver",), password=None, open_to_all=OPEN_TO_ALL)
         self.client = TestClient(self.app)
-
-    def _report(self, delivery: str) -> str:
-        if not self.ledgers.reachable:
-            raise OutsideError("MLflow store: no answer")
-        if delivery not in self.ledgers.all:
-            raise UnknownDelivery(delivery)
-        return "<h1>the report</h1>"
 
     def _wake(self) -> None:
         self.woken += 1
@@ -245,44 +231,6 @@ def test_the_secret_is_in_nothing_that_it_says(ground: Ground) -> None:
     ground.send(alias_set())
     told = [ground.client.get(path).text for path in ("/requests", "/metrics")]
     assert SECRET not in "".join([*told, repr(ground.receiver)])
-
-
-def test_the_page_and_the_report_behind_it_are_answered_and_nothing_else_may_run_in_them(ground: Ground) -> None:
-    ground.ledgers.all[ID], ground.ledgers.recorded[ID] = summary_of(delivered("2")), delivered("2")
-    page = ground.client.get("/")
-    assert "support-llm 2 is in production" in page.text
-    assert f'href="deliveries/{ID}"' in page.text
-    policy = page.headers["Content-Security-Policy"].split("; ")
-    assert policy[0] == "default-src 'none'"
-    assert {each for each in policy if "src" in each and "'none'" not in each} == {
-        "style-src 'self'", "script-src 'self'", "connect-src 'self'"
-    }  # fmt: skip
-    report = ground.client.get(f"/deliveries/{ID}")
-    assert report.text == "<h1>the report</h1>"
-    assert "script-src" not in report.headers["Content-Security-Policy"]
-    answers = [page, report, *(ground.client.get(path) for path in ("/page.css", "/page.js", "/deliveries/none"))]
-    for answer in answers:
-        told = (answer.headers["X-Content-Type-Options"], answer.headers["Referrer-Policy"])
-        assert told == ("nosniff", "no-referrer")
-
-
-@pytest.mark.parametrize("id", [ID, "%2e%2e", "a" * 33, ID.upper(), f"{ID}%0a", "<script>"])
-def test_a_delivery_that_is_none_has_no_report(ground: Ground, id: str) -> None:
-    answer = ground.client.get(f"/deliveries/{id}")
-    assert answer.status_code == 404
-    assert "<script>" not in answer.text
-
-
-def test_a_report_while_mlflow_is_away_is_to_be_asked_for_later(ground: Ground) -> None:
-    ground.ledgers.reachable = False
-    assert ground.client.get(f"/deliveries/{ID}").status_code == 503
-
-
-def test_a_browser_asks_for_the_parts_again(ground: Ground) -> None:
-    ground.ledgers.all[ID], ground.ledgers.recorded[ID] = summary_of(delivered("2")), delivered("2")
-    told = ground.client.get("/now").text
-    assert re.findall(r'^<div id="(\w+)"|</div><div id="(\w+)"', told)[0] == ("news", "")
-    assert "support-llm 2 is in production" in told
 
 
 async def test_what_aliases_mean_is_told_while_the_registry_answers(ground: Ground) -> None:
