@@ -64,6 +64,7 @@ HTTP_ROUTES = _in("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute")
 INFERENCE_POOLS = _in("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool")
 VIRTUAL_SERVICES = _in("networking.istio.io", "v1", "virtualservices", "VirtualService")
 SCALED_OBJECTS = _in("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject")
+GATEWAYS = _in("gateway.networking.k8s.io", "v1", "gateways", "Gateway")
 POD_MONITORS = _in("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
 NODE_POOLS = _in("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False)
 
