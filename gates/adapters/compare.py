@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from gates.adapters.judge import judge_of
+from gates.adapters.judge import SEED, OpenAIJudge
 from gates.adapters.openai import OpenAIClient
 from gates.answers.golden import GoldenPrompt, load_golden
 from gates.comparison import AnsweredPair, ComparisonPlan, Endpoint, EndpointComparison
 from gates.errors import BadAnswer
-from gates.judge.judge import ScoredPairs
+from gates.judge.judge import Judge, ScoredPairs
 from gates.model import ApiForm, EngineReply, worst
 from gates.reports.check_report import ComparisonReport
 from tidegate.core.errors import OutsideError, UsageError
@@ -188,8 +188,12 @@ def compare(
         )
 
     async def run() -> None:
-        scores = ScoredPairs(judge_of(plan.judge)) if plan.judge else None
-        async with both_opened(arms, timeout, prompts, tell) as asked:
+        async with AsyncExitStack() as stack:
+            scores = None
+            if plan.judge:
+                client = await stack.enter_async_context(OpenAIJudge(plan.judge, os.environ))
+                scores = ScoredPairs(Judge(plan.judge, client, seed=SEED))
+            asked = await stack.enter_async_context(both_opened(arms, timeout, prompts, tell))
             with suppress(TimeoutError):
                 async with (
                     asyncio.timeout(within.total_seconds()),

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from fakes.services.chat_servers import endpoint_server
+from fakes.services.chat_servers import an_answer, endpoint_server, openai_server
 from fakes.terminal import Tidegate
 
 PROMPTS = 40
@@ -47,6 +47,39 @@ def test_a_worse_endpoint_fails_and_ci_sees_why(tidegate: Tidegate, golden: Path
     assert "golden: fail after" in said.out and "pairs of answers" in said.out
     case = ElementTree.parse(junit).find(".//testcase[@name='quality']/failure")
     assert case is not None and "worse than allowed whatever" in str(case.get("message"))
+
+
+JUDGED = """apiVersion: tidegate/v1
+kind: Delivery
+metadata: {{name: d}}
+model: {{name: m}}
+engine: {{vllm: {{version: 0.32.0}}, accelerator: cpu}}
+gates:
+  errors: {{max_increase: 50pp}}
+  judge: {{endpoint: "{url}/v1", model: big, sample: 100%, control: {{share: 100%, min_asked: 5}}}}
+stages: [{{canary: {{weights: [50], gates: [errors]}}}}]
+regions: {{waves: [[here]]}}
+"""
+
+
+def test_a_judge_of_the_delivery_is_asked_about_both_answers(tidegate: Tidegate, tmp_path: Path) -> None:
+    golden, spec = tmp_path / "golden.jsonl", tmp_path / "delivery.yaml"
+    words = [f"number{at}" for at in range(PROMPTS)]
+    golden.write_text("".join(json.dumps({"prompt": f"what is {one}?", "expected": one}) + "\n" for one in words))
+
+    def worth(score: float, prompt: str) -> str:
+        return an_answer(score, prompt.removeprefix("what is ").removesuffix("?"))
+
+    with (
+        openai_server() as judge,
+        endpoint_server(lambda prompt: worth(0.8, prompt)) as stable,
+        endpoint_server(lambda prompt: worth(0.3, prompt)) as canary,
+    ):
+        spec.write_text(JUDGED.format(url=judge.url))
+        ends = ["--stable", stable.url, "--canary", canary.url]
+        said = tidegate("gate", "compare", golden, "--gates", spec, "-o", "json", *ends)
+    outcomes = {verdict["gate"]: verdict["outcome"] for verdict in said.json["verdicts"]}
+    assert (said.code, outcomes["judge"]) == (1, "fail"), said.err
 
 
 def test_keys_come_from_where_the_options_say_and_are_nowhere_else(
