@@ -83,8 +83,9 @@ def _paths(source: Path) -> Sequence[Path]:
     if not source.is_dir():
         return [source]
     yaml = (path for path in source.rglob("*") if path.suffix.lower() in {".yml", ".yaml"} and not path.is_dir())
-    if not (found := sorted(yaml)):
-        raise UsageError(f"{source} has no .yml or .yaml file", hint="name a folder with SLOs")
+    found = sorted(yaml)
+    if not found:
+        raise UsageError(f"{source} has no .yml or .yaml file", hint="name a file or folder with SLOs")
     return found
 
 

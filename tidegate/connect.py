@@ -164,7 +164,7 @@ async def connect(
             trials=Trials(carried.folder, journal),
             own=carried.folder,
             loads=LocustLoads(carried.folder / "load").block,
-            readers=readers_for(spec, folder),
+            readers=readers_for(spec),
             commands=partial(ask_command, folder=folder, environment=os.environ),
             identities=at.identities,
             git=git_access_for(spec, ground.clock),

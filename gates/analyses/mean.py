@@ -34,7 +34,7 @@ class MeanGate(BothArmsGate):
     name = "mean"
     scale = "change"
     least = "min_observations"
-    margin = ("max_change", 0.9)
+    margin = "max_change"
     holds = "totals"
     presets: ClassVar = {
         "vllm-output-tokens": {

@@ -176,22 +176,17 @@ def _said(event: Event, ignored: str) -> Answer:
     )
 
 
-def refuse_unanswerable(
-    approvals: Sequence[ApprovalSpec], approvers: ApproversSpec, *, asked: bool, requester: Person | None = None
-) -> None:
-    """Say no to a delivery that would wait in vain, since too few people could prove that they may approve it.
+def refuse_unanswerable(approvals: Sequence[ApprovalSpec], approvers: ApproversSpec, *, asked: bool) -> None:
+    """Say no to a delivery that would wait in vain, since nobody could prove that they may approve it.
 
     Args:
         approvals: of the spec.
         approvers: of the trust file.
         asked: whether somebody proves who asks for the delivery.
-        requester: who that is, once it is known.
 
     Raises:
-        UsageError: the first approval that too few people could give, and what to write.
+        UsageError: the first approval that nobody could give, and what to write.
     """
-    # An issuer may say of anybody in the world that they are of a group.
-    unbounded = any(issuer.groups_claim for issuer in approvers.oidc)
     for at, each in enumerate(approvals):
         by, where = each.by, f"approvals[{at}]"
         if not isinstance(by, ProvenBy):
@@ -202,20 +197,11 @@ def refuse_unanswerable(
         if each.not_the_requester and not asked:
             hint = "prove who asks for the delivery: --identity"
             raise UsageError(f"{where}.not_the_requester: it is not known who asks", hint=hint)
-        if unbounded or not by.groups:
-            continue
-        if unknown := [group for group in by.groups if group not in approvers.groups]:
+        # An issuer may say of anybody in the world that they are of a group.
+        known = by.groups if any(issuer.groups_claim for issuer in approvers.oidc) else tuple(approvers.groups)
+        if unknown := [group for group in by.groups if group not in known]:
             hint = "name its people in `approvers.groups` there"
             raise UsageError(f"{where}.by.groups: {unknown[0]} is no group of trust.yaml", hint=hint)
-        people = {approvers.person(name).casefold() for group in by.groups for name in approvers.groups[group]}
-        without = ""
-        if each.not_the_requester and requester and requester.identity.casefold() in people:
-            people.remove(requester.identity.casefold())
-            without = f" without {requester.identity}, who asks"
-        if len(people) < by.count:
-            found = f"{by.count} of {' or '.join(by.groups)}, who are {len(people)}{without}"
-            hint = "name more people, ask for fewer, or have somebody else ask for the delivery"
-            raise UsageError(f"{where}.by.count: {found}", hint=hint)
 
 
 REQUESTED_BY = "TIDEGATE_REQUESTED_BY"
@@ -274,11 +260,8 @@ class Hearing:
     clock: Clock
 
     def request(self, asker: Prover) -> Event:
-        """Who asks for the delivery, which was just opened; refused where too few others could approve it."""
-        event, person = self._said(DeliveryRequested, request(self.delivery, self.events), Speaker(prover=asker))
-        approvers = self.identities.approvers
-        refuse_unanswerable(self.spec.approvals, approvers, asked=True, requester=person)
-        return event
+        """Who asks for the delivery, which was just opened."""
+        return self._said(DeliveryRequested, request(self.delivery, self.events), Speaker(prover=asker))
 
     def resumption(self, speaker: Speaker) -> Event | None:
         """Who carries the delivery on; None when nobody says it, and nobody need.
@@ -288,7 +271,7 @@ class Hearing:
         question = resumption(self.spec.resume, self.delivery, self.events)
         if speaker == Speaker() and not question.rules:
             return None
-        return self._said(DeliveryResumed, question, speaker)[0]
+        return self._said(DeliveryResumed, question, speaker)
 
     def answer(self, asked: str, speaker: Speaker, *, reason: str = "", refuse: bool = False) -> Event:
         """An approval or a refusal of a step's id, `wave@2` or `freeze`.
@@ -312,7 +295,7 @@ class Hearing:
             hint = "answer once it waits: what you decide on does not exist before"
             raise Refused(f"the delivery does not ask for {asked} yet", hint=hint)
         payload = ApprovalDenied if refuse else ApprovalGiven
-        return self._said(payload, question, speaker, step=asked, reason=reason)[0]
+        return self._said(payload, question, speaker, step=asked, reason=reason)
 
     def _said(
         self,
@@ -321,8 +304,7 @@ class Hearing:
         speaker: Speaker,
         step: str = "delivery",
         reason: str = "",
-    ) -> tuple[Event, Person | None]:
-        """The event, and who that is; None where no answer can be checked on this machine."""
+    ) -> Event:
         takes = f"{question.name} takes {question.asked_of}" if question.rules else None
         if speaker == Speaker():
             raise UsageError("nothing says who you are", hint=f"{takes}: give --identity, or --by NAME")
@@ -344,9 +326,9 @@ class Hearing:
             if step != "delivery" and not self.identities.approvers.anybody:
                 note("there is no trust.yaml with `approvers` here; the step that waits checks who this was")
                 message = f"not checked here: {reason}" if reason else "not checked here"
-                return payload(**data).event(self.clock.now(), step, message), None
+                return payload(**data).event(self.clock.now(), step, message)
         now = self.clock.now()
         said = AnswerVerifier(self.identities).answer(question, payload(**data).event(now, step), self.events)
         if said.ignored:
             raise UsageError(f"this would not count: {said.ignored}", hint=takes)
-        return payload(**data | {"by": said.person.identity}).event(now, step, str(said)), said.person
+        return payload(**data | {"by": said.person.identity}).event(now, step, str(said))

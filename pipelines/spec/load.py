@@ -10,13 +10,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from pipelines.load import CONCURRENCY_OF_A_PROCESS, RATE_OF_A_PROCESS
+from pipelines.load import CONCURRENCY_OF_A_PROCESS, RATE_OF_A_PROCESS, LoadShape
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Duration, format_duration
 
 USUAL_CONCURRENCY = 8
 SHORTEST_BLOCK = timedelta(seconds=5)
-"""Locust looks once a second whether one is over."""
+"""Locust moves along a shape once a second."""
 TAIL_SECONDS = 3.0
 """That a block takes beyond its length, as planning expects: Locust starts, and the last requests end."""
 
@@ -31,14 +31,19 @@ class LoadSettings(SpecModel):
     """Requests in flight on each engine: who has an answer asks again. 8 where no rate is said either."""
     requests_per_second: float | None = Field(default=None, gt=0, le=1_000_000)
     """On each engine instead: arrivals are Poisson and wait for nobody."""
+    shape: LoadShape = LoadShape.STEADY
     block: Duration = Field(default=timedelta(seconds=20), ge=SHORTEST_BLOCK)
     """Load on one arm, until the other one has its turn."""
     at_once: bool = False
     """Both arms at the same time, for arms that share no machine."""
     prompts: Path | None = None
     """One a line; those of `traffic.prompts`, or of the golden set, where no file is named."""
+    lengths: Path | None = None
+    """What an engine of production said at `/metrics`: prompts and answers get the lengths that it counted."""
     max_tokens: int = Field(default=32, ge=1, le=100_000)
-    """Of an answer."""
+    """Of an answer; without meaning next to `lengths`, which say it for each."""
+    processes: int | None = Field(default=None, ge=1, le=256)
+    """Of Locust, for each arm; as many as the load needs where none are said."""
     within: Duration = timedelta(minutes=30)
 
     @property
@@ -47,6 +52,12 @@ class LoadSettings(SpecModel):
         turns = 1 if self.at_once else 2
         return turns * (self.block.total_seconds() + TAIL_SECONDS)
 
+    def named_files(self) -> Iterator[tuple[str, Path]]:
+        """The files that it names, by their keys."""
+        for name in ("prompts", "lengths"):
+            if path := getattr(self, name):
+                yield name, path
+
     def load_of(self, engines: int) -> tuple[int | None, float | None]:
         """Requests in flight, or requests a second, of an arm of so many engines."""
         if self.requests_per_second:
@@ -54,9 +65,12 @@ class LoadSettings(SpecModel):
         return (self.concurrency or USUAL_CONCURRENCY) * engines, None
 
     def processes_of(self, engines: int) -> int:
-        """Processes of Locust for an arm of so many engines."""
+        """Processes for an arm of so many engines: as said, or as many as the load's peak needs."""
+        if self.processes:
+            return self.processes
         concurrency, rate = self.load_of(engines)
-        needed = rate / RATE_OF_A_PROCESS if rate else (concurrency or 1) / CONCURRENCY_OF_A_PROCESS
+        peak = self.shape.peak
+        needed = (rate * peak / RATE_OF_A_PROCESS) if rate else (concurrency or 1) * peak / CONCURRENCY_OF_A_PROCESS
         return max(math.ceil(needed), 1)
 
 

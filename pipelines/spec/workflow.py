@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from ipaddress import ip_address
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from rollouts.manifests.pod_spec import Block, Bytes, Cores, LabelKey, LabelText, ObjectName, PinnedImage
+from rollouts.manifests.pod_spec import Block, Bytes, Cores, LabelKey, LabelText, ObjectName, PinnedImage, pinned
 from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.access import Url
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
@@ -44,15 +45,52 @@ def out_of_reach(address: str) -> str | None:
     return "in a pod that is the pod itself" if own else None
 
 
+def _pinned_or_inside(base: str) -> str:
+    """A folder of an image that is pinned is as fixed as the image."""
+    return base if base.startswith("/") else pinned(base)
+
+
+class BuildSpec(SpecModel):
+    """An engine image that the workflow builds and pushes itself, before the delivery begins."""
+
+    image: PinnedImage
+    """What it is built in, by digest: tidegate and the pinned vLLM."""
+    base: Annotated[str, AfterValidator(_pinned_or_inside)]
+    """What the engine image continues, as `engine build --base` takes it: by digest, or a layout inside `image`."""
+    repository: str = Field(pattern=r"^[^\s:@]+(:\d+)?(/[^\s:@]+)+$")
+    """REGISTRY/REPOSITORY to which it is pushed, tagged with the version's number."""
+    credentials: ObjectName | None = None
+    """A Secret of type `kubernetes.io/dockerconfigjson`, of an account that may push there."""
+    sign_key: ObjectName | None = None
+    """A Secret with the key `engine.key`: the private key (ECDSA P-256, PEM) that signs manifest and image."""
+    cpu: Cores = "8"
+    memory: Bytes = "64Gi"
+    scratch: Bytes = "200Gi"
+    """Disk for weights, what was compiled, and the image."""
+    within: Duration = timedelta(hours=4)
+    """After so long a build is ended."""
+    remember: Duration = timedelta(days=30)
+    """How long a version that was built with the same settings is not built again."""
+
+
 class SecretsSpec(SpecModel):
     """Secrets by what they are for: a container gets those that it has a use for."""
 
     registry: tuple[ObjectName, ...] = ()
-    """Credentials of MLflow: for every step, and for engines that bring their own weights from there."""
+    """Credentials of MLflow: for every step, and for a build, which loads a model that nobody has judged."""
     judge: tuple[ObjectName, ...] = ()
     """Keys of judge models: for the steps between `open` and `close`."""
     notify: tuple[ObjectName, ...] = ()
-    """Addresses to notify: for every step."""
+    """Addresses to notify: for every step, and for no build."""
+
+
+def _of_registry(said: object) -> object:
+    return {"registry": said} if isinstance(said, list | tuple) else said
+
+
+Secrets = Annotated[
+    SecretsSpec, BeforeValidator(_of_registry, json_schema_input_type=SecretsSpec | tuple[ObjectName, ...])
+]
 
 
 class WorkflowSpec(SpecModel):
@@ -64,8 +102,8 @@ class WorkflowSpec(SpecModel):
     """MLflow, as pods reach it."""
     namespace: ObjectName | None = None
     """The fleet's when it is left out."""
-    secrets: SecretsSpec = SecretsSpec()
-    """Secrets whose keys become environment variables, by what they are for."""
+    secrets: Secrets = SecretsSpec()
+    """Secrets whose keys become environment variables, by what they are for. A list is of `registry`."""
     kubeconfig: ObjectName | None = None
     """A Secret with the key `config`: the contexts that `fleet.regions` name."""
     trust: ObjectName | None = None
@@ -77,7 +115,7 @@ class WorkflowSpec(SpecModel):
     scratch: Bytes = "50Gi"
     """Disk of a step: the first ones bring the model version's files."""
     selector: Mapping[LabelKey, LabelText] = {}
-    """Labels of the nodes on which steps run."""
+    """Labels of the nodes on which steps run; a build chooses its nodes by the engine's accelerator."""
     pull_secrets: tuple[ObjectName, ...] = ()
     retries: int = Field(default=3, ge=0, le=20)
     """How often a step is repeated that was killed, or that found something outside not there."""
@@ -88,6 +126,8 @@ class WorkflowSpec(SpecModel):
     """How long the next step may take to start; after that another delivery of the model may begin."""
     keep: Duration = timedelta(days=7)
     """How long workflows that have ended are kept; the ledger is kept for good."""
+    build: BuildSpec | None = None
+    """Nobody builds here when it is left out: the version's engine image was pushed before."""
 
     @field_validator("tracking_uri", mode="before")
     @classmethod

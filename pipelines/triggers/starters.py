@@ -79,7 +79,7 @@ def _name(process: psutil.Process) -> str:
 
 
 class WorkflowStarter:
-    """Submits the WorkflowTemplate that is in the cluster, as `tidegate workflow submit` does."""
+    """Submits the WorkflowTemplate that is in the cluster, as `argo submit --from workflowtemplate/NAME` does."""
 
     def __init__(self, client: KubeClient, template: str, namespace: str) -> None:
         self._client, self._template, self._namespace = client, template, namespace

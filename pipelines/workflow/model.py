@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from hashlib import sha256
 
 from pipelines.model import PlanStep
 from pipelines.spec.delivery import Delivery
@@ -20,22 +20,22 @@ from tidegate.core.names import MANAGED_BY
 VERSION, DELIVERY = "version", "delivery"
 """Arguments of a workflow: the model version's number; a delivery to be carried on, empty for a new one."""
 
-DELIVER, REGION, OPEN, STAGE, CLOSE = "deliver", "region", "open", "stage", "close"
+DELIVER, REGION, OPEN, STAGE, CLOSE, ENGINE = "deliver", "region", "open", "stage", "close", "engine"
 """Templates, and the tasks of those that are called once."""
 
 STEP, DEADLINE = "step", "deadline"
 """Inputs of the template `stage`: the step's id, and seconds."""
 
 SPEC_FOLDER, STATE_FOLDER, SCRATCH_FOLDER = "/delivery", "/state", "/tmp"
-KUBE_FOLDER = "/kube"
-"""Where containers find the spec, their disks, the kubeconfig."""
+KUBE_FOLDER, LOGIN_FOLDER, SIGN_FOLDER = "/kube", "/login", "/sign"
+"""Where containers find the spec, their disks, the kubeconfig, the image registry's credentials, the signing key."""
 TRUST_FOLDER, LEDGER_FOLDER = "/trust", "/ledger"
 """Where steps find whom to believe, and the key that signs what they write."""
 SECRETS_FOLDER = "/secrets"
 """Where they find the Secrets that the spec names: each a folder, and each of its keys a file."""
 
-LEDGER_KEY = "ledger.key"
-"""The name of the key in its Secret, of what steps write."""
+SIGN_KEY, LEDGER_KEY = "engine.key", "ledger.key"
+"""The names of keys in their Secrets: of engines, and of what steps write."""
 
 STEPS_OF = "tidegate.dev/steps-of"
 """On the workflow's pods, which no selector of engines may match: the delivery's name."""
@@ -47,6 +47,11 @@ USER = 10001
 def files(delivery: str) -> str:
     """The ConfigMap that holds the spec and what it names."""
     return f"{delivery}-spec"
+
+
+def memory(delivery: str) -> str:
+    """The ConfigMap in which Argo Workflows notes which engines were built."""
+    return f"{delivery}-engines"
 
 
 def own_value(name: str) -> str:
@@ -100,6 +105,18 @@ class WorkflowInput(Value):
                 keys.setdefault(source.secret.name, set()).add(source.secret.key)
         return {name: tuple(sorted(keys[name])) for name in sorted(keys)}
 
+    @property
+    def engine_key(self) -> str:
+        """Changes with everything of the spec that an engine image depends on."""
+        assert self.settings.build is not None, "nobody builds here"
+        # An engine that is built has neither, and keys of before them stay as they were.
+        # How pods are told to meet another machine changes nothing of what is built.
+        engine = self.spec.engine.model_dump_json(
+            exclude={"image": True, "weights": True, "compile": {"mismatch": True}}
+        )
+        parts = engine, self.settings.build.model_dump_json(), self.spec.model.name
+        return sha256("\n".join(parts).encode()).hexdigest()[:12]
+
 
 def workflow(template: str, namespace: str, *, version: str) -> Json:
     """The object to create; the server adds a few letters to its name.
@@ -137,17 +154,7 @@ def is_over(workflow: Json) -> bool:
     return (workflow.get("status") or {}).get("phase") in OVER
 
 
-_VERSION = re.compile(r"[1-9][0-9]*")
-
-
-async def submit(
-    cluster: KubeClient,
-    template: str,
-    namespace: str,
-    version: str,
-    *,
-    objects: Sequence[Json] = (),
-) -> str:
+async def submit(cluster: KubeClient, template: str, namespace: str, version: str) -> str:
     """Create a workflow, and return its name.
 
     Args:
@@ -155,30 +162,16 @@ async def submit(
         template: the WorkflowTemplate's name, which is the delivery's.
         namespace: the template's.
         version: number of the model version.
-        objects: to apply first; without any the template has to be there.
 
     Raises:
         UsageError: there is no template.
     """
-    for each in objects:
-        await cluster.apply(each)
-    if not objects:
-        try:
-            await cluster.get(WORKFLOW_TEMPLATES, template)
-        except NotFound as error:
-            raise UsageError(
-                f"there is no WorkflowTemplate {template} in the namespace {namespace}",
-                hint="`tidegate workflow submit --apply` brings it; `tidegate rollout render --as workflow` prints it",
-            ) from error
+    try:
+        await cluster.get(WORKFLOW_TEMPLATES, template)
+    except NotFound as error:
+        raise UsageError(
+            f"there is no WorkflowTemplate {template} in the namespace {namespace}",
+            hint="`tidegate rollout render --as workflow | kubectl apply -f -` brings it",
+        ) from error
     wanted = workflow(template, namespace, version=version)
     return str((await cluster.create(WORKFLOWS, wanted))["metadata"]["name"])
-
-
-def require_number(version: str) -> None:
-    """Refuse what is no number of a model version.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if not _VERSION.fullmatch(version):
-        raise UsageError(f"--version: found {version!r}; expected the number of a model version")

@@ -45,6 +45,7 @@ def admission(blueprint: WorkflowInput) -> tuple[Json, ...]:
     """Both policies, each with its binding: on Workflows that accounts of the namespace make, and on steps' pods."""
     place = Place(blueprint.name, blueprint.namespace)
     settings, here, account = blueprint.settings, user_of(blueprint.namespace, ""), account_of(blueprint.name)
+    images = dict.fromkeys((settings.image, *((settings.build.image,) if settings.build else ())))
     of_workflows = {
         "a service account of this namespace runs a WorkflowTemplate with arguments, and changes nothing of it": (
             'has(object.spec) && dyn(object.spec).all(k, k in ["workflowTemplateRef", "arguments"]) '
@@ -53,8 +54,8 @@ def admission(blueprint: WorkflowInput) -> tuple[Json, ...]:
         )
     }
     of_steps = {
-        f"a step runs {settings.image}": (
-            f"variables.containers.all(c, c.name in {cel(OF_ARGO)} || c.image in {cel([settings.image])})"
+        f"a step runs {' or '.join(images)}": (
+            f"variables.containers.all(c, c.name in {cel(OF_ARGO)} || c.image in {cel(images)})"
         ),
         **HOST,
     }
@@ -99,6 +100,9 @@ def supporting_resources(blueprint: WorkflowInput) -> Iterator[Json]:
     yield from _rights_here(blueprint)
     yield _network_policy(blueprint)
     yield _object(blueprint, CONFIG_MAPS, names.files(name), data=_files(blueprint))
+    if blueprint.settings.build:
+        kind = {"workflows.argoproj.io/configmap-type": "Cache"}
+        yield _object(blueprint, CONFIG_MAPS, names.memory(name), labels=kind)
 
 
 def _rights_here(blueprint: WorkflowInput) -> Iterator[Json]:
@@ -114,7 +118,7 @@ def _rights_here(blueprint: WorkflowInput) -> Iterator[Json]:
 
 def _network_policy(blueprint: WorkflowInput) -> Json:
     """Nobody asks a step anything. What steps ask is written in the spec only in part, so that it is limited by blocks
-    of addresses; none has any business with its node's credentials.
+    of addresses; a build loads a model that somebody else made, and has no business with its node's credentials.
     """
     blocks: list[Json] = [{"cidr": block} for block in blueprint.settings.egress_to] or [
         {"cidr": address, "except": [server]} for address, server in METADATA_SERVERS.items()
@@ -158,11 +162,12 @@ def _object(
     name: str,
     *,
     namespace: str | None = "",
+    labels: dict[str, str] | None = None,
     **parts: object,
 ) -> Json:
     """`namespace`: the workflow's when it is empty; None for objects that have none."""
     placed = {} if namespace is None else {"namespace": namespace or blueprint.namespace}
-    metadata = {"name": name, **placed, "labels": {**MANAGED_BY, DELIVERY: blueprint.name}}
+    metadata = {"name": name, **placed, "labels": {**MANAGED_BY, DELIVERY: blueprint.name, **(labels or {})}}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **parts}
 
 

@@ -17,9 +17,11 @@ from pipelines.model import PlanStep, StageName
 from pipelines.spec.approvals import FreezeSpec
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import PatienceSpec
-from pipelines.spec.workflow import account_of
+from pipelines.spec.workflow import BuildSpec, account_of
 from pipelines.workflow import model as names
 from pipelines.workflow.model import WorkflowInput
+from rollouts.manifests.manifest import Release, Site
+from rollouts.manifests.objects.capacity import gpu_amount, scheduling
 from rollouts.manifests.spec import ClusterFleetSpec
 from tidegate.core.access import SECRETS_FOLDER
 from tidegate.core.errors import ExitCode
@@ -35,6 +37,8 @@ class Disk(NamedTuple):
 
     volume: models.Volume
     folder: str
+    step: bool = False
+    """For a delivery's steps alone: a build loads a model that nobody has judged."""
 
     @property
     def mount(self) -> models.VolumeMount:
@@ -43,8 +47,8 @@ class Disk(NamedTuple):
         return models.VolumeMount(name=self.volume.name, mount_path=self.folder, read_only=read_only)
 
 
-def _disk(name: str, folder: str, source: Mapping[str, object]) -> Disk:
-    return Disk(models.Volume.model_validate({"name": name, **source}), folder)
+def _disk(name: str, folder: str, source: Mapping[str, object], *, step: bool = False) -> Disk:
+    return Disk(models.Volume.model_validate({"name": name, **source}), folder, step)
 
 
 def _secret(name: str, keys: Mapping[str, str] | None = None) -> dict[str, object]:
@@ -61,32 +65,37 @@ def disks(blueprint: WorkflowInput) -> Iterator[Disk]:
     for name, folder in (("state", names.STATE_FOLDER), ("scratch", names.SCRATCH_FOLDER)):
         yield _disk(name, folder, {"emptyDir": {"sizeLimit": settings.scratch}})
     if settings.kubeconfig:
-        yield _disk("kubeconfig", names.KUBE_FOLDER, _secret(settings.kubeconfig))
+        yield _disk("kubeconfig", names.KUBE_FOLDER, _secret(settings.kubeconfig), step=True)
     if settings.trust:
-        yield _disk("trust", names.TRUST_FOLDER, {"configMap": {"name": settings.trust}})
+        yield _disk("trust", names.TRUST_FOLDER, {"configMap": {"name": settings.trust}}, step=True)
     if settings.ledger_key:
-        yield _disk("ledger", names.LEDGER_FOLDER, _secret(settings.ledger_key))
+        yield _disk("ledger", names.LEDGER_FOLDER, _secret(settings.ledger_key), step=True)
     # Mounted, and no variables: a mounted Secret that is rotated is another file at once.
     for secret, keys in blueprint.secrets.items():
         # Names of volumes have no dots, and at most 63 characters.
         name = f"prometheus-{sha256(secret.encode()).hexdigest()[:8]}"
         own = {key: key for key in keys}
-        yield _disk(name, f"{names.SECRETS_FOLDER}/{secret}", _secret(secret, own))
+        yield _disk(name, f"{names.SECRETS_FOLDER}/{secret}", _secret(secret, own), step=True)
 
 
-def environment(blueprint: WorkflowInput) -> list[models.EnvVar]:
-    """Variables that are no secrets."""
+def environment(blueprint: WorkflowInput, build: BuildSpec | None = None) -> list[models.EnvVar]:
+    """Variables that are no secrets; which clusters, whom to believe and who writes are a step's alone."""
     settings = blueprint.settings
     variables: dict[str, str | None] = {
         "MLFLOW_TRACKING_URI": settings.tracking_uri,
         "TIDEGATE_STATE": names.STATE_FOLDER,
         "HOME": names.STATE_FOLDER,
         "TIDEGATE_ROOT": names.SPEC_FOLDER,
-        "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
-        "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
-        SECRETS_FOLDER: names.SECRETS_FOLDER if blueprint.secrets else None,
-        "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
     }
+    if build:
+        variables |= {"DOCKER_CONFIG": build.credentials and names.LOGIN_FOLDER}
+    else:
+        variables |= {
+            "KUBECONFIG": settings.kubeconfig and f"{names.KUBE_FOLDER}/config",
+            "TIDEGATE_TRUST": settings.trust and f"{names.TRUST_FOLDER}/trust.yaml",
+            SECRETS_FOLDER: names.SECRETS_FOLDER if blueprint.secrets else None,
+            "TIDEGATE_LEDGER_KEY": settings.ledger_key and f"{names.LEDGER_FOLDER}/{names.LEDGER_KEY}",
+        }
     return [models.EnvVar(name=name, value=value) for name, value in variables.items() if value]
 
 
@@ -97,10 +106,10 @@ def secrets(blueprint: WorkflowInput, *kinds: SecretKind) -> list[models.EnvFrom
     return [models.EnvFromSource(secret_ref=each) for each in found] or None
 
 
-def resources(cpu: str, memory: str) -> models.ResourceRequirements:
+def resources(cpu: str, memory: str, accelerators: Mapping[str, str] | None = None) -> models.ResourceRequirements:
     """Memory has a limit, or a step could take the node's; processors have none, or it would wait for nothing."""
     return models.ResourceRequirements.model_validate(
-        {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
+        {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory, **(accelerators or {})}}
     )
 
 
@@ -183,12 +192,17 @@ IN_VAIN = (
 )
 """The next try would need as much memory; an image that did not arrive within a whole deadline would not do so in the
 next. A command that was killed at its deadline goes on where it was."""
+BUILD_FAILED = (
+    'lastRetry.message startsWith "build: "',
+    'lastRetry.message startsWith "Pod failed before"',
+)
+"""The container before the main one failed: it has no exit code, and would fail again, on the same GPU."""
 
 
-def again(blueprint: WorkflowInput, codes: tuple[int, ...] = AGAIN) -> RetryStrategy:
+def again(blueprint: WorkflowInput, *in_vain: str, codes: tuple[int, ...] = AGAIN) -> RetryStrategy:
     """Pauses of 30 s, 1 min, 2 min and so on. `maxDuration` would count from the first try, and steps take long."""
     lost = f'(lastRetry.status == "Error" || asInt(lastRetry.exitCode) in {list(codes)})'
-    expression = " && ".join((lost, *(f"!({each})" for each in IN_VAIN)))
+    expression = " && ".join((lost, *(f"!({each})" for each in (*IN_VAIN, *in_vain))))
     backoff = models.Backoff(duration="30s", factor=IntOrString(2))
     limit = blueprint.settings.retries
     return RetryStrategy(limit=limit, retry_policy="Always", expression=expression, backoff=backoff)
@@ -221,6 +235,76 @@ def closure(blueprint: WorkflowInput) -> Container:
     return _command(blueprint, names.CLOSE, command, within=int(within.total_seconds()), spec=True)
 
 
+def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
+    """Builds the engine where its accelerator is, then pushes the image from the same disk and marks the version."""
+    engine = blueprint.spec.engine
+    # As for an engine that serves: a build wants the same nodes and the same accelerators.
+    release = Release(
+        delivery=blueprint.name,
+        region=blueprint.spec.regions.names[0],
+        version="1",
+        digest="",
+        image="",
+        accelerator=str(engine.accelerator),
+        accelerators=engine.accelerator_count,
+    )
+    site = Site(fleet=blueprint.fleet, release=release)
+    nodes = scheduling(site)
+    layout, version = f"{names.STATE_FOLDER}/images", names.argument(names.VERSION)
+    # A larger disk under the same name, who may push, and who signs.
+    own = [_disk("state", names.STATE_FOLDER, {"emptyDir": {"sizeLimit": build.scratch}})]
+    if build.credentials:
+        own.append(_disk("login", names.LOGIN_FOLDER, _secret(build.credentials, {".dockerconfigjson": "config.json"})))
+    if build.sign_key:
+        own.append(_disk("sign", names.SIGN_FOLDER, _secret(build.sign_key)))
+    shared = [each for each in disks(blueprint) if not each.step and each.volume.name != "state"]
+    sign = [f"--sign-key={names.SIGN_FOLDER}/{names.SIGN_KEY}"] if build.sign_key else []
+    first = models.UserContainer(
+        name="build",
+        image=build.image,
+        command=["tidegate"],
+        args=[
+            "engine",
+            "build",
+            f"models:/{blueprint.spec.model.name}/{version}",
+            f"{names.SPEC_FOLDER}/{blueprint.spec_file}",
+            f"--base={build.base}",
+            f"--layout={layout}",
+            *sign,
+        ],
+        env=environment(blueprint, build),
+        env_from=secrets(blueprint, "registry"),
+        volume_mounts=[each.mount for each in (*shared, *own)],
+        resources=resources(build.cpu, build.memory, gpu_amount(site)),
+        security_context=security(),
+    )
+    return Container(
+        name=names.ENGINE,
+        image=build.image,
+        command=["tidegate"],
+        args=["engine", "push", layout, f"{build.repository}:{version}", "--mark", *sign],
+        init_containers=[first],
+        env=environment(blueprint, build),
+        env_from=secrets(blueprint, "registry"),
+        volume_mounts=[each.mount for each in (*shared, *own) if each.folder != names.SPEC_FOLDER],
+        volumes=[each.volume for each in own],
+        resources=resources(blueprint.settings.cpu, blueprint.settings.memory),
+        security_context=security(),
+        node_selector=nodes.get("nodeSelector"),
+        tolerations=[models.Toleration.model_validate(each) for each in nodes.get("tolerations", ())],
+        affinity=models.Affinity.model_validate(nodes["affinity"]) if "affinity" in nodes else None,
+        active_deadline_seconds=int(build.within.total_seconds()),
+        retry_strategy=again(blueprint, *BUILD_FAILED),
+        # Argo Workflows remembers only what has an output; the layout's index names the image by its digest.
+        outputs=[Parameter(name="image", value_from=models.ValueFrom(path=f"{layout}/index.json"))],
+        memoize=models.Memoize(
+            key=f"{version}-{blueprint.engine_key}",
+            max_age=f"{build.remember.total_seconds() / 3600:.0f}h",
+            cache=models.Cache(config_map=models.LocalObjectReference(name=names.memory(blueprint.name))),
+        ),
+    )
+
+
 def _command(
     blueprint: WorkflowInput,
     name: str,
@@ -247,13 +331,14 @@ def _command(
         node_selector=dict(settings.selector) or None,
         active_deadline_seconds=within,
         # Nobody stops the one who closes but its node: a step that exits so was asked to end with its delivery.
-        retry_strategy=again(blueprint, (*AGAIN, int(ExitCode.INTERRUPTED)) if name == names.CLOSE else AGAIN),
+        retry_strategy=again(blueprint, codes=(*AGAIN, int(ExitCode.INTERRUPTED)) if name == names.CLOSE else AGAIN),
     )
 
 
 def workflow_template(blueprint: WorkflowInput) -> Json:
     """The whole object, as `argo submit --from workflowtemplate/NAME -p version=7` wants it."""
     settings, labels = blueprint.settings, {**MANAGED_BY, DELIVERY: blueprint.name}
+    build = settings.build
     keep = int(settings.keep.total_seconds())
     template = WorkflowTemplate(
         name=blueprint.name,
@@ -265,6 +350,7 @@ def workflow_template(blueprint: WorkflowInput) -> Json:
         templates=[
             _deliver(blueprint),
             _region(blueprint),
+            *([building(blueprint, build)] if build else []),
             opening(blueprint),
             staging(blueprint),
             closure(blueprint),
@@ -291,7 +377,8 @@ def mutex(model: str) -> str:
 def _deliver(blueprint: WorkflowInput) -> DAG:
     """One task after the other; in a wave, its regions side by side."""
     with DAG(name=names.DELIVER) as dag:
-        before = Task(name=names.OPEN, template=names.OPEN)
+        before = Task(name=names.ENGINE, template=names.ENGINE) if blueprint.settings.build else None
+        before = _after(before, Task(name=names.OPEN, template=names.OPEN))
         for (wave, regional), steps in groupby(blueprint.steps, key=lambda step: (step.wave, step.region is not None)):
             if regional:
                 regions = list(dict.fromkeys(step.region for step in steps))

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from slo.formats.fields import AnnotationTexts, LabelTexts, Name, Percent, Query
 from slo.model import Alert, EventSli, KubernetesNames, Labels, RawSli, Sli, Slo, SloGroup
 from tidegate.core.model import Json, SpecModel, at_odds
 from tidegate.core.yaml_text import yaml_text
-
-DENOMINATOR_CORRECTED = "sloth.dev/contrib/denominator_corrected_rules/v1"
-"""The one plugin whose rules we make, after Sloth's own chain."""
-
-
-def _known_plugin(text: str) -> str:
-    if text != DENOMINATOR_CORRECTED:
-        raise ValueError(f"{DENOMINATOR_CORRECTED}; all other plugins are code that only Sloth runs")
-    return text
-
-
-def _no_plugin(_value: object) -> None:
-    raise at_odds("an SLI plugin, which is code that only Sloth runs", "either events or raw")
 
 
 class EventsPart(SpecModel):
@@ -50,7 +37,6 @@ class SliPart(SpecModel):
 
     events: EventsPart | None = None
     raw: RawPart | None = None
-    plugin: Annotated[None, BeforeValidator(_no_plugin)] = Field(default=None, validate_default=False)
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:
@@ -96,21 +82,6 @@ class AlertingPart(SpecModel):
         return Alert(name=self.name, labels=labels, annotations=annotations)
 
 
-class PluginPart(SpecModel):
-    """One step after Sloth's own chain."""
-
-    id: Annotated[str, AfterValidator(_known_plugin)]
-    config: dict[str, None] | None = Field(default=None, max_length=0)
-    priority: int = Field(default=0, ge=0)
-    """Before Sloth's own rules, which a negative one means, it would have no effect."""
-
-
-class PluginsPart(SpecModel):
-    """What is done besides Sloth's own chain."""
-
-    chain: tuple[PluginPart, ...] = ()
-
-
 class SloPart(SpecModel):
     """One promise of a service."""
 
@@ -120,16 +91,9 @@ class SloPart(SpecModel):
     labels: LabelTexts = Field(default_factory=dict)
     sli: SliPart
     alerting: AlertingPart
-    plugins: PluginsPart = PluginsPart()
 
-    @model_validator(mode="after")
-    def _counts_what_it_corrects(self) -> Self:
-        if self.plugins.chain and self.sli.raw:
-            raise at_odds("a correction of the denominator over a raw SLI", "an SLI of events")
-        return self
-
-    def slo(self, *, service: str, labels: Labels, corrected: bool) -> Slo:
-        """`labels` are the group's, over which its own win; `corrected` whether the group corrects all denominators."""
+    def slo(self, *, service: str, labels: Labels) -> Slo:
+        """`labels` are the group's, over which its own win."""
         alerting = self.alerting
         return Slo(
             service=service,
@@ -140,7 +104,6 @@ class SloPart(SpecModel):
             sli=self.sli.sli(),
             page=alerting.alert(alerting.page_alert),
             ticket=alerting.alert(alerting.ticket_alert),
-            denominator_corrected=corrected or bool(self.plugins.chain),
         )
 
 
@@ -149,19 +112,11 @@ class ServicePart(SpecModel):
 
     service: Name
     labels: LabelTexts = Field(default_factory=dict)
-    slo_plugins: PluginsPart = PluginsPart()
     slos: tuple[SloPart, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _counts_what_it_corrects(self) -> Self:
-        if self.slo_plugins.chain and any(slo.sli.raw for slo in self.slos):
-            raise at_odds("a correction of all denominators over a raw SLI", "SLIs of events")
-        return self
 
     def merged(self) -> tuple[Slo, ...]:
         """Each SLO with the labels of all of them; its own win."""
-        corrected = bool(self.slo_plugins.chain)
-        return tuple(part.slo(service=self.service, labels=self.labels, corrected=corrected) for part in self.slos)
+        return tuple(part.slo(service=self.service, labels=self.labels) for part in self.slos)
 
 
 PROMETHEUS_V1 = "prometheus/v1"
@@ -249,7 +204,7 @@ class PrometheusServiceLevel(SpecModel):
 
 
 def write_prometheus(group: SloGroup) -> str:
-    """SLOs as text, so that reading them back gives the same: all but window and interval, given to who reads."""
+    """SLOs as text, so that reading them back gives the same: all but the window, given to who reads."""
     slos = [_slo(slo) for slo in group.slos]
     return yaml_text({"version": PROMETHEUS_V1, "service": group.slos[0].service, "slos": slos})
 
@@ -257,13 +212,12 @@ def write_prometheus(group: SloGroup) -> str:
 def _slo(slo: Slo) -> Json:
     """Without what is empty."""
     kind = "events" if isinstance(slo.sli, EventSli) else "raw"
-    chain = [{"id": DENOMINATOR_CORRECTED}] if slo.denominator_corrected else []
     named = slo.page or slo.ticket
     return {
         "name": slo.name,
         **_filled({"description": slo.description}),
         "objective": slo.objective,
-        **_filled({"labels": dict(slo.labels), "plugins": {"chain": chain} if chain else None}),
+        **_filled({"labels": dict(slo.labels)}),
         "sli": {kind: slo.sli.model_dump()},
         "alerting": {
             **_filled({"name": named.name if named else ""}),

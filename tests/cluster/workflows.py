@@ -7,11 +7,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.stories import CANARY, UNGATED, Told, late, told_of
 from e2e.machine import until
 
+from pipelines.workflow.model import workflow
+from rollouts.kube.client import KubeClient
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, PODS, WORKFLOWS
 from rollouts.manifests.conventions import cluster_wide
 from tidegate.core.model import Json
@@ -45,19 +48,24 @@ class WorkflowModel(DeliveredModel):
         )
         bed.ask(self.regions[0], lambda client: client.apply(_secret(bed), force=True))
 
-    def submit(self, version: str, *more: str) -> str:
-        """`tidegate workflow submit`; the workflow's name."""
-        context = self.bed.around.clusters[self.regions[0]].context
-        said = self.start(
-            "workflow", "submit", "delivery.yaml", "--version", version, "--apply", "--context", context, *more
-        )
-        done = said.finish()
-        assert done.code == 0, done.err
+    def submit(self, version: str, delivery: str = "") -> str:
+        """As `rollout render --as workflow | kubectl apply -f -` and `argo submit`; the workflow's name."""
+        printed = self.start("rollout", "render", "delivery.yaml", "--as", "workflow").finish()
+        assert printed.code == 0, printed.err
+        wanted = workflow(self.name, self.bed.namespace, version=version)
+        if delivery:
+            wanted["spec"]["arguments"]["parameters"].append({"name": "delivery", "value": delivery})
+
+        async def send(client: KubeClient) -> str:
+            for each in yaml.safe_load_all(printed.out):
+                await client.apply(each)
+            return str((await client.create(WORKFLOWS, wanted))["metadata"]["name"])
+
+        name: str = self.bed.ask(self.regions[0], send)
         for part in ("workflows", "steps"):
-            name = cluster_wide(self.bed.namespace, f"{self.name}-{part}")
             for kind in (ADMISSION_POLICIES, ADMISSION_BINDINGS):
-                self.bed.leaves_behind(self.regions[0], kind, name)
-        return done.out.strip()
+                self.bed.leaves_behind(self.regions[0], kind, cluster_wide(self.bed.namespace, f"{self.name}-{part}"))
+        return name
 
     def workflow(self, name: str) -> Json:
         return self.bed.ask(self.regions[0], lambda client: client.get(WORKFLOWS, name))

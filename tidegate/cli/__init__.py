@@ -119,7 +119,7 @@ def command_line() -> Typer:
     from tidegate.cli.gate import gate
     from tidegate.cli.model import model
     from tidegate.cli.project import completion, doctor, init, schema
-    from tidegate.cli.rollout import rollout, workflow
+    from tidegate.cli.rollout import rollout
     from tidegate.cli.serve import serve
     from tidegate.cli.slo import slo
     from tidegate.cli.stage import stage
@@ -136,7 +136,7 @@ def command_line() -> Typer:
     )
     for command in (
         *(init, doctor, setup, completion, plan, deliver, status, approve, resume, rollback, report),
-        *(serve, schema, model, engine, rollout, gate, slo, workflow, audit, fleet, stage),
+        *(serve, schema, model, engine, rollout, gate, slo, audit, fleet, stage),
     ):
         add_command(app, command)
     return app

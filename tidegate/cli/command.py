@@ -28,7 +28,7 @@ SECTIONS: dict[str, str] = {
     "Judge: your Rollout, Flagger or pipeline stays in charge": "gate",
     "Deliver: tidegate moves the traffic": "init doctor plan deliver status approve resume rollback report serve",
     "See it run, on this machine": "setup fleet",
-    "What they stand on": "model engine rollout workflow slo audit completion",
+    "What they stand on": "model engine rollout slo audit completion",
 }
 """The commands of the top help in the order of need. The others are for editors, workflows and checks of a spec."""
 SHOWN = " ".join(SECTIONS.values()).split()

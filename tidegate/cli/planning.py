@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from gates.planning.forecast import forecasts, with_proposals
+from gates.planning.forecast import forecasts
 from gates.traffic import Assumptions, Exposure
 from pipelines.adapters.clusters import engines_of
 from pipelines.adapters.specs import read_delivery
@@ -167,7 +167,7 @@ def _adoption(version: ModelVersion) -> str:
 
 def _held(count: EngineCount) -> str:
     cost = f", {count.per_hour:,.2f} {count.currency} an hour" if count.per_hour is not None else ""
-    warm = f"; up to {count.warm} more are kept warm after promotions" if count.warm else ""
+    warm = f"; {count.warm} more are kept warm after a promotion" if count.warm else ""
     return (
         f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
         f"{count.most} at most{cost}{warm}"
@@ -194,7 +194,7 @@ def show_forecasts(
         look_seconds=judged.look.total_seconds(),
     )
     assumed = Assumptions()
-    found = [with_proposals(terms, forecast, exposure, assumed) for forecast in forecasts(terms, exposure, assumed)]
+    found = forecasts(terms, exposure, assumed)
     told = [forecast.model_dump(mode="json") for forecast in found]
     data = {"name": judged.name, "expected": assumed.model_dump(), "gates": told}
     given().show(data, *forecast_lines(judged.name, found, assumed))

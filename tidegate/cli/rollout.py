@@ -1,4 +1,4 @@
-"""`tidegate rollout` and `workflow`: a delivery's objects in Kubernetes, and deliveries as Argo Workflows."""
+"""`tidegate rollout`: a delivery's objects in Kubernetes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rollouts.manifests.spec import ArgoFleetSpec
 
 rollout = Typer(name="rollout", help="The Kubernetes objects of a delivery.")
-workflow = Typer(name="workflow", help="Deliveries as Argo Workflows.")
 
 Version = Annotated[str, Option(metavar="NUMBER", help="Model version; needed for objects of the part serving.")]
 Image = Annotated[
@@ -131,7 +130,7 @@ def diff(
     digest: Digest = "",
     exit_code: Annotated[bool, Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
 ) -> int:
-    """Show what applying a region's objects would change in its cluster, and what is left over there.
+    """Show what applying a region's objects would change in its cluster.
 
     Sends dry runs to the API server; changes nothing.
 
@@ -254,38 +253,4 @@ def guard(
 
     with suppress(asyncio.CancelledError):
         asyncio.run(keep_guard())
-    return ExitCode.DELIVERED
-
-
-@workflow.command("submit")
-@prints(Output.JSON, Output.YAML)
-def submit(
-    version: Annotated[str, Option(metavar="NUMBER", help="Number of the model version.", show_default=False)],
-    spec: Spec = SPEC,
-    apply: Annotated[bool, Option("--apply", help="First apply what `rollout render --as workflow` prints.")] = False,
-) -> int:
-    """Start a delivery in the cluster by its WorkflowTemplate, and print the workflow's name.
-
-    Returns at once; the cluster runs one workflow of a model at a time. `argo watch NAME` and `tidegate status` follow
-    it.
-
-    \b
-    Examples:
-      tidegate workflow submit delivery.yaml --version 7 --apply
-    """
-    from pipelines.adapters.fleets import cluster_client
-    from pipelines.adapters.specs import read_delivery
-    from pipelines.workflow import model
-    from pipelines.workflow.render import blueprint_of, rendered
-
-    model.require_number(version)
-    blueprint = blueprint_of(read_delivery(spec), spec)
-
-    async def send() -> str:
-        async with cluster_client(given().context, blueprint.namespace) as cluster:
-            objects, at = rendered(blueprint) if apply else (), (blueprint.name, blueprint.namespace)
-            return await model.submit(cluster, *at, version, objects=objects)
-
-    name = asyncio.run(send())
-    given().show({"workflow": name, "namespace": blueprint.namespace}, name)
     return ExitCode.DELIVERED

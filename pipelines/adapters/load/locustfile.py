@@ -33,7 +33,7 @@ ORDERS = cycle(PLAN.orders)
 PAUSE_SECONDS = 0.5
 """Of who got no answer, before they ask again: an engine that refuses at once is not worth a busy loop."""
 SPAWN_RATE = 100
-"""Users a second that come."""
+"""Users a second: a shape says how many there are, not how fast they come."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -62,10 +62,10 @@ class Asker(FastHttpUser):
         return shape.get_run_time() / self.order.seconds if shape and self.order.seconds else 0.0
 
     def wait_time(self) -> float:
-        """Seconds to the next arrival of a Poisson process; askers wait for answers alone."""
+        """Seconds to the next arrival of a Poisson process at the shape's peak; askers wait for answers alone."""
         if self.order.rate is None:
             return 0.0
-        self.next_at += self.dice.expovariate(self.order.rate)
+        self.next_at += self.dice.expovariate(self.order.rate * self.order.shape.peak)
         return max(self.next_at - (time.perf_counter() - self.begun), 0.0)
 
     @task
@@ -75,7 +75,8 @@ class Asker(FastHttpUser):
         if order.rate is None:
             if part >= 1 or not self._ask():
                 gevent.sleep(PAUSE_SECONDS)
-        elif part < 1:
+        # Thinning (Lewis and Shedler, 1979): of arrivals at the rate of the peak the shape keeps its part.
+        elif part < 1 and self.dice.random() * order.shape.peak < order.shape.at(part):
             self.under_way.spawn(self._ask)
 
     def on_stop(self) -> None:
@@ -120,7 +121,7 @@ class Asker(FastHttpUser):
 
 
 class Block(LoadTestShape):
-    """A block, of which Locust asks once a second."""
+    """A block's shape, as Locust asks for it: once a second."""
 
     abstract = PLAN.orders[0].seconds is None
 
@@ -129,7 +130,8 @@ class Block(LoadTestShape):
         order, elapsed = PLAN.orders[0], self.get_run_time()  # type: ignore[no-untyped-call]
         if order.seconds is None or elapsed >= order.seconds:
             return None
-        return order.concurrency or 1, SPAWN_RATE
+        most = 1.0 if order.concurrency is None else order.concurrency * order.shape.at(elapsed / order.seconds)
+        return max(round(most), 1), SPAWN_RATE
 
 
 def _follow(answer: Any, meter: StreamMeter, begin: float) -> Failure:
@@ -159,7 +161,7 @@ REQUESTS = {order.region: shuffled(_ALL, order.seed) for order in PLAN.orders}
 # Unbuffered and appending: every record is one write, whole or not there.
 RECORDS = PLAN.records.open("ab", buffering=0)
 if PLAN.gate:
-    # One that is late would stretch the block.
+    # One that is late would stretch the block, and move its shape.
     PLAN.gate.with_suffix(f".{os.getpid()}").touch()
     with PLAN.gate.open("r+b") as gate:
         lock_open_file(gate, shared=True, seconds=60)

@@ -163,6 +163,7 @@ class LoadBlocks:
         cost = self._context.spec.cost
         return LoadResult(
             region=self._step.region or "",
+            shape=str(self._settings.shape),
             blocks=len(self.taken),
             stable=self._result("stable"),
             canary=self._result("canary"),
@@ -188,6 +189,7 @@ class LoadBlocks:
             region=self._step.region or "",
             role=role,
             version=engines.version,
+            shape=self._settings.shape,
             seconds=seconds,
             concurrency=concurrency,
             rate=rate,

@@ -14,7 +14,7 @@ from tidegate.core.model import Json
 _TAG = re.compile(r"{{([^{}]+)}}")
 _EQUAL = re.compile(r"'([^']*)' == '([^']*)'")
 _NOT = re.compile(r"!(?!=)")
-_MESSAGE = re.compile(r'lastRetry\.message (contains) ("[^"]*")')
+_MESSAGE = re.compile(r'lastRetry\.message (contains|startsWith) ("[^"]*")')
 
 
 class UnresolvedError(AssertionError):
@@ -49,7 +49,7 @@ def _sides(comparison: str) -> bool:
 
 def tries_again(expression: str, *, status: str, code: int, message: str = "") -> bool:
     """The `expression` of a retry strategy; `code` is -1 where no process ended. Of the language, what we use."""
-    words = {"contains": lambda part: part in message}
+    words = {"contains": lambda part: part in message, "startsWith": message.startswith}
     text = _MESSAGE.sub(r"\1(\2)", _NOT.sub(" not ", expression)).replace("||", "or").replace("&&", "and")
     text = text.replace("lastRetry.status", repr(status)).replace("asInt(lastRetry.exitCode)", str(code))
     found: bool = eval(text, {"__builtins__": {}}, words)
@@ -133,6 +133,7 @@ class Controller:
         self._run = run
         self._sleep = sleep
         self._mutexes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._remembered: dict[str, Node] = {}
         self._submitted = 0
 
     async def submit(self, template: Json, **arguments: str) -> Workflow:
@@ -219,24 +220,35 @@ class Controller:
         return found
 
     async def _container(self, workflow: Workflow, node: str, template: Json) -> Node:
+        key = template.get("memoize", {}).get("key")
+        assert not key or template["outputs"]["parameters"], "Argo Workflows remembers nothing without an output"
+        if key in self._remembered:
+            return self._remembered[key]
         strategy = template["retryStrategy"]
         pause = float(strategy["backoff"]["duration"].removesuffix("s"))
         for left in range(int(strategy["limit"]), -1, -1):
-            found = await self._try(workflow, node, template["container"])
+            found = await self._try(workflow, node, template)
             again = tries_again(strategy["expression"], status=found.phase, code=found.code, message=found.message)
             if found.phase == SUCCEEDED or not again or not left:
                 break
             await self._sleep(pause)
             pause *= strategy["backoff"]["factor"]
+        if key and found.phase == SUCCEEDED:
+            self._remembered[key] = found
         return found
 
-    async def _try(self, workflow: Workflow, node: str, container: Json) -> Node:
-        variables = {each["name"]: each["value"] for each in container["env"]}
-        pod = Pod(node, (*container["command"], *container["args"]), variables)
-        workflow.pods.append(pod)
-        ended = await self._run(pod)
-        if ended.code == LOST:
-            return Node(ERROR, code=LOST, message=DELETED)
-        if ended.code:
-            return Node(FAILED, code=ended.code, message=f"main: Error (exit code {ended.code})")
+    async def _try(self, workflow: Workflow, node: str, template: Json) -> Node:
+        """Containers before the main one first: of one that fails, Argo Workflows tells the name and no exit code."""
+        for container in (*template.get("initContainers", ()), template["container"]):
+            variables = {each["name"]: each["value"] for each in container["env"]}
+            pod = Pod(node, (*container["command"], *container["args"]), variables)
+            workflow.pods.append(pod)
+            ended = await self._run(pod)
+            if ended.code:
+                if ended.code == LOST:
+                    return Node(ERROR, code=LOST, message=DELETED)
+                code = ended.code if container is template["container"] else LOST
+                return Node(
+                    FAILED, code=code, message=f"{container.get('name', 'main')}: Error (exit code {ended.code})"
+                )
         return Node(SUCCEEDED, result=ended.out.strip())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -85,8 +86,13 @@ async def test_arms_get_the_same_requests_and_each_failure_has_its_class(
 @pytest.mark.long
 @pytest.mark.slow(reason="Locust's processes")
 async def test_a_rate_arrives_whatever_becomes_of_the_answers(tmp_path: Path, server: FakeChatServer) -> None:
-    steady = await brought(LocustLoads(tmp_path), order(server.url, rate=40.0), processes=2)
+    loads = LocustLoads(tmp_path)
+    steady = await brought(loads, order(server.url, rate=40.0), processes=2)
+    spike = await brought(loads, order(server.url, rate=40.0, shape="spike", seconds=3), processes=2)
     assert len(steady) == pytest.approx(80, abs=45)
+    began = min(each.started for each in spike)
+    thirds = Counter(min(int(each.started - began), 2) for each in spike)
+    assert thirds[1] > 1.5 * thirds[0] and thirds[1] > 1.5 * thirds[2]
 
 
 @pytest.mark.long

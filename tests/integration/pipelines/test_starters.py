@@ -117,5 +117,7 @@ async def test_the_rights_of_the_example_are_enough(client: KubeClient, hub: Fak
 
 
 async def test_a_cluster_without_the_template_is_told_what_brings_it(client: KubeClient) -> None:
-    with pytest.raises(UsageError, match=r"no WorkflowTemplate support-llm .*`tidegate rollout render --as workflow`"):
+    with pytest.raises(
+        UsageError, match=r"no WorkflowTemplate support-llm .*`tidegate rollout render --as workflow \|"
+    ):
         await WorkflowStarter(client, "support-llm", "serving").start(ENTRY)

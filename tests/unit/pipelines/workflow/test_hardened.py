@@ -14,15 +14,18 @@ from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import account_of
-from pipelines.workflow.model import STEPS_OF, workflow
+from pipelines.workflow.model import ENGINE, STEPS_OF, workflow
 from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 from tidegate.core.spec import SpecError, parse_spec
 
+PINNED = "registry.example.com/vllm@sha256:" + "7" * 64
+
 
 def containers(case: str) -> list[Any]:
-    return [each["container"] for each in template(case)["spec"]["templates"] if "container" in each]
+    found = [each["container"] for each in template(case)["spec"]["templates"] if "container" in each]
+    return [*found, *(each for one in template(case)["spec"]["templates"] for each in one.get("initContainers", ()))]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -59,8 +62,20 @@ def test_nobody_asks_a_step_and_no_step_asks_for_its_nodes_credentials(case: str
     assert {block["except"][0] for block in blocks} == {"169.254.169.254/32", "fd00:ec2::254/128"}
 
 
+def read(**workflow: Any) -> Delivery:
+    spec = yaml.safe_load((GOLDEN / "gpu-build/delivery.yaml").read_text())
+    build = {**spec["workflow"]["build"], **workflow.pop("build", {})}
+    changed = {**spec, "workflow": {**spec["workflow"], "build": build, **workflow}}
+    return parse_spec(yaml.safe_dump(changed), Delivery, file="delivery.yaml")
+
+
+def test_a_base_may_be_a_folder_of_the_pinned_image_it_is_built_in() -> None:
+    spec = read(build={"base": "/bases/vllm", "image": PINNED})
+    assert spec.workflow and spec.workflow.build and spec.workflow.build.base == "/bases/vllm"
+
+
 def test_where_steps_may_go_can_be_written_down() -> None:
-    whole = blueprint("one-region")
+    whole = blueprint("gpu-build")
     settings = whole.settings.model_copy(update={"egress_to": ("10.20.0.0/16",)})
     found = supporting_resources(whole.model_copy(update={"settings": settings}))
     (written,) = (each["spec"] for each in found if each["kind"] == "NetworkPolicy")
@@ -69,23 +84,28 @@ def test_where_steps_may_go_can_be_written_down() -> None:
 
 def asking(**prometheus: Any) -> Delivery:
     """A spec whose Prometheus wants to know who asks, with all that an operator may put into the cluster."""
-    spec = yaml.safe_load((GOLDEN / "one-region/delivery.yaml").read_text())
+    spec = yaml.safe_load((GOLDEN / "gpu-build/delivery.yaml").read_text())
     region = spec["fleet"]["regions"]["eu-west-1"]
     region["prometheus"] = {"url": region["prometheus"], "rollouts": "http://inside:9090", **prometheus}
     spec["workflow"] |= {"trust": "whom", "ledger_key": "who"}
     return parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")
 
 
-def test_steps_find_what_an_operator_put_into_the_cluster_for_them() -> None:
+def test_a_build_is_given_nothing_that_only_steps_may_read() -> None:
     token = {"env": "TIDEGATE_SPEC_TOKEN", "secret": {"name": "prometheus.eu", "key": "token"}}
     spec = asking(ca={"secret": {"name": "prometheus.eu", "key": "ca.crt"}}, auth={"bearer": token})
-    found = rendered(blueprint_of(spec, GOLDEN / "one-region/delivery.yaml"))[-1]["spec"]
+    found = rendered(blueprint_of(spec, GOLDEN / "gpu-build/delivery.yaml"))[-1]["spec"]
     folders = {"/kube", "/trust", "/ledger", "/secrets/prometheus.eu"}
     places = {"KUBECONFIG": "/kube/config", "TIDEGATE_TRUST": "/trust/trust.yaml", "TIDEGATE_SECRETS": "/secrets"}
     places["TIDEGATE_LEDGER_KEY"] = "/ledger/ledger.key"
-    for container in [each["container"] for each in found["templates"] if "container" in each]:
-        assert places.items() <= {one["name"]: one.get("value") for one in container["env"]}.items()
-        assert folders <= {mount["mountPath"] for mount in container["volumeMounts"]}
+    for each in found["templates"]:
+        for container in [*([each["container"]] if "container" in each else []), *each.get("initContainers", ())]:
+            variables = {one["name"]: one.get("value") for one in container["env"]}
+            mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+            if each["name"] == ENGINE:
+                assert not places.keys() & variables.keys() and not folders & mounted
+            else:
+                assert places.items() <= variables.items() and folders <= mounted, each["name"]
     (kept,) = (each for each in found["volumes"] if each.get("secret", {}).get("secretName") == "prometheus.eu")
     assert kept["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}, {"key": "token", "path": "token"}]
 

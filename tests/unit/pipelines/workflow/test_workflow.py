@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from alike import some
@@ -15,10 +17,12 @@ from fakes.workflow.interpreter import DELETED, ERROR, FAILED, LOST, Controller,
 
 from pipelines.events.state import before
 from pipelines.model import Plan, PlanStep, StageName
+from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import out_of_reach
-from pipelines.workflow.render import supporting_resources
+from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
 from pipelines.workflow.template import WEEK, deadline, disks, mutex
 from registry.model import ModelVersion
+from tidegate.core.spec import load_spec
 from tidegate.core.yaml_text import yaml_text
 
 
@@ -43,8 +47,12 @@ def test_every_volume_is_there_and_mounted(case: str) -> None:
     spec = template(case)["spec"]
     mounted = set()
     for each in spec["templates"]:
-        mounted |= {mount["name"] for mount in each.get("container", {}).get("volumeMounts", ())}
-    assert {volume["name"] for volume in spec["volumes"]} == mounted
+        containers = [*each.get("initContainers", ()), *([each["container"]] if "container" in each else ())]
+        wanted = {mount["name"] for container in containers for mount in container["volumeMounts"]}
+        own = {volume["name"] for volume in each.get("volumes", ())}
+        assert own <= wanted <= own | {volume["name"] for volume in spec["volumes"]}
+        mounted |= wanted
+    assert {volume["name"] for volume in spec["volumes"]} <= mounted
 
 
 SECRET = re.compile(r"(?i)(password|passwd|token|secret|api[-_]?key|authorization)\s*[:=]\s*\S|-----BEGIN|hooks\.slack")
@@ -57,15 +65,31 @@ def test_secrets_are_named_and_never_written(case: str) -> None:
         assert [text for text in texts(each) if SECRET.search(text)] == []
 
 
-def test_a_container_gets_only_the_secrets_that_it_has_a_use_for() -> None:
-    given = {
-        each["name"]: {one["secretRef"]["name"] for one in each["container"]["envFrom"]}
-        for each in template("own-nodes")["spec"]["templates"]
-        if "container" in each
+BY_KIND = "secrets: {registry: [mlflow], judge: [judge-key], notify: [chat]}"
+
+
+def secrets_by_container(case: str, said: str, folder: Path) -> dict[str, set[str]]:
+    """The Secrets that become variables, by template, and by container within those that have two."""
+    shutil.copytree(GOLDEN, folder, dirs_exist_ok=True)
+    spec = folder / case / "delivery.yaml"
+    spec.write_text(spec.read_text().replace("  kubeconfig: clusters\n", f"  kubeconfig: clusters\n  {said}\n"))
+    found = {}
+    for each in rendered(blueprint_of(load_spec(spec, Delivery), spec))[-1]["spec"]["templates"]:
+        named = {f"{each['name']}/{one['name']}": one for one in each.get("initContainers", ())}
+        named |= {each["name"]: each["container"]} if "container" in each else {}
+        found |= {name: {one["secretRef"]["name"] for one in given["envFrom"]} for name, given in named.items()}
+    return found
+
+
+def test_a_container_gets_only_the_secrets_that_it_has_a_use_for(tmp_path: Path) -> None:
+    """A build loads a model that nobody has judged: it reads the registry, and reaches neither people nor clusters."""
+    given = secrets_by_container("gpu-build", BY_KIND, tmp_path)
+    assert given["engine"] == given["engine/build"] == {"mlflow"}
+    assert given["open"] == given["close"] == {"mlflow", "chat"}
+    assert given["stage"] == {"mlflow", "judge-key", "chat"}
+    assert set(map(frozenset, secrets_by_container("gpu-build", "secrets: [mlflow]", tmp_path).values())) == {
+        frozenset({"mlflow"})
     }
-    assert given == {name: {"mlflow", "notifications"} | more for name, more in (
-        ("open", set()), ("close", set()), ("stage", {"judge-key"})
-    )}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -223,6 +247,20 @@ async def test_after_so_many_tries_it_fails() -> None:
     assert (workflow.phase, workflow.tries("deliver.open")) == ("Failed", 4)
 
 
+async def test_an_engine_is_built_once_for_a_version() -> None:
+    controller = Cluster().controller
+    first = await controller.submit(template("gpu-build"), version="7")
+    again = await controller.submit(template("gpu-build"), version="7")
+    other = await controller.submit(template("gpu-build"), version="8")
+    assert [workflow.tries("deliver.engine") for workflow in (first, again, other)] == [2, 0, 2]
+
+
+async def test_a_build_that_fails_is_not_tried_on_the_same_gpu_again_and_opens_nothing() -> None:
+    workflow = await Cluster(engine=[2]).controller.submit(template("gpu-build"), version="7")
+    assert (workflow.phase, workflow.tries("deliver.engine")) == ("Failed", 1)
+    assert workflow.nodes["deliver.open"].phase == "Omitted"
+
+
 async def test_workflows_of_one_model_wait_for_each_other() -> None:
     cluster = Cluster()
     controller = cluster.controller
@@ -230,7 +268,7 @@ async def test_workflows_of_one_model_wait_for_each_other() -> None:
     assert ([workflow.phase for workflow in both], cluster.most) == (["Succeeded", "Succeeded"], 1)
 
 
-EVERY, CLOSE = ("open", "stage", "close"), ("close",)
+EVERY, BUILD, CLOSE = ("open", "stage", "close", "engine"), ("engine",), ("close",)
 PRESSURE = "The node was low on resource: ephemeral-storage."
 SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 DEADLINE = "Pod was active on the node longer than the specified deadline"
@@ -254,6 +292,8 @@ DEADLINE = "Pod was active on the node longer than the specified deadline"
         (FAILED, 137, "main: OOMKilled (exit code 137)", ()),
         (FAILED, 1, PRESSURE, ()),
         (FAILED, 3, "main: Error (exit code 3)", ()),
+        (FAILED, LOST, "build: Error (exit code 2)", ("open", "stage", "close")),
+        (ERROR, LOST, "Pod failed before main container starts due to PodInitializing: ", ("open", "stage", "close")),
     ],
 )
 def test_a_lost_pod_is_tried_again_in_all_its_shapes(
@@ -261,7 +301,7 @@ def test_a_lost_pod_is_tried_again_in_all_its_shapes(
 ) -> None:
     rules = {
         each["name"]: each["retryStrategy"]["expression"]
-        for each in template("one-region")["spec"]["templates"]
+        for each in template("gpu-build")["spec"]["templates"]
         if "container" in each
     }
     found = {name for name, rule in rules.items() if tries_again(rule, status=phase, code=code, message=message)}
