@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rollouts.argo.model import Rollout, pause_points
 from rollouts.cluster.reference import argument_place, with_workload
-from rollouts.errors import NotFound
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import at, containers_of
+from rollouts.kube.objects import at, containers_of, labels_of, selects
 from rollouts.kube.resources import (
-    ANALYSIS_TEMPLATES,
     DEPLOYMENTS,
-    GATEWAYS,
     HTTP_ROUTES,
     INFERENCE_POOLS,
-    POD_MONITORS,
     ROLLOUTS,
     SERVICES,
 )
@@ -27,7 +22,6 @@ from rollouts.manifests.routers import ROUTERS
 from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.spec import NAME
-from tidegate.core.text import redacted
 from tidegate.core.yaml_text import yaml_text
 
 TODO_ENTRY, TODO_PROMETHEUS = "https://TODO.example", "http://prometheus-operated.monitoring.svc:9090"
@@ -72,7 +66,7 @@ _NUMBER = re.compile(r"(?<=[/:@=_v-])\d{1,6}(?=/|$)")
 async def drafted(
     cluster: KubeClient, rollout: str, *, context: str = "", container: str | None = None, name: str | None = None
 ) -> str:
-    """The spec's text. Reads the Rollout, its route and its AnalysisTemplates; changes nothing.
+    """The spec's text. Reads the Rollout and its route; changes nothing.
 
     Raises:
         UsageError: there is no such Rollout or container, or `name` is none.
@@ -91,7 +85,6 @@ async def drafted(
     splits = ((traffic, name) for traffic, router in ROUTERS.items() for name in router.named_in(routing))
     traffic, route = next(splits, (TrafficRouter.GATEWAY_API, ""))
     live = await cluster.find(ROUTERS[traffic].resource, route) if route else None
-    prometheus = await _prometheus(cluster, found)
     serving = _container(found, container)
     by_argument = dict(_by_version(serving))
     fleet: dict[str, Any] = {
@@ -110,9 +103,8 @@ async def drafted(
     }
     weights = [point.weight for point in pause_points(Rollout(found).steps) if 0 < point.weight < 100]
     weights_from = "the steps of the Rollout that wait" if weights else "TODO: none of its steps waits for a gate"
-    place = {"entry": _entry(live) or TODO_ENTRY, "prometheus": prometheus or TODO_PROMETHEUS}
     said = {"name": name or rollout, "whose": f"Rollout {rollout}", "weights_from": weights_from, "fleet_note": ""}
-    return _spec(fleet, context, place, serving, weights=weights, **said)
+    return _spec(fleet, context, live, serving, weights=weights, **said)
 
 
 async def drafted_from_route(
@@ -137,37 +129,34 @@ async def drafted_from_route(
         raise UsageError(f"HTTPRoute {route}: found backends {there}; expected rules that share the same two")
     (backends,) = pairs.values()
     running = (await cluster.list(DEPLOYMENTS)).items
-    pods = {backend: await _pods_of(cluster, ref, running) for backend, ref in backends.items()}
-    label = await _told_apart_by(cluster, *(labels for labels, _ in pods.values()))
     peers, serving = dict[str, Json](), dict[str, Any]()
-    for backend, (labels, workload) in pods.items():
-        kind = str(backends[backend].get("kind") or "Service")
-        peers[backend] = {"backend": backend, "kind": kind, "series": labels[label] if label else backend}
-        if workload:
+    for backend, ref in backends.items():
+        peers[backend] = {"backend": backend, "kind": str(ref.get("kind") or "Service"), "series": backend}
+        if workload := await _workload_of(cluster, ref, running):
             serving = _container(workload, container)
             peers[backend]["workload"] = {"name": workload["metadata"]["name"], "set": dict(_fields(workload, serving))}
     todo = "# TODO: `label`, and `series` of each peer, by which Prometheus tells their engines apart.\n"
     said = {"name": name or route, "whose": f"two backends of HTTPRoute {route}", "weights_from": "percent of users"}
-    fleet: Json = {"kind": "route", "namespace": cluster.namespace, "route": route}
-    fleet |= {"label": re.sub(r"\W", "_", label or "service"), "peers": peers}
-    place = {"entry": _entry(found) or await _gateway(cluster, found) or TODO_ENTRY, "prometheus": TODO_PROMETHEUS}
-    return _spec(fleet, context, place, serving, weights=(), fleet_note="" if label else todo, **said)
+    fleet: Json = {"kind": "route", "namespace": cluster.namespace, "route": route, "label": "service", "peers": peers}
+    return _spec(fleet, context, found, serving, weights=(), fleet_note=todo, **said)
 
 
-async def _pods_of(cluster: KubeClient, ref: Json, running: Sequence[Json]) -> tuple[Mapping[str, str], Json | None]:
-    """The labels of the pods behind a backend, and the one Deployment that they are of."""
+async def _workload_of(cluster: KubeClient, ref: Json, running: Sequence[Json]) -> Json | None:
+    """The one Deployment whose pods are behind a backend."""
     pool = ref.get("kind") == INFERENCE_POOLS.kind
     live = await cluster.find(INFERENCE_POOLS if pool else SERVICES, str(ref["name"]))
     wanted: Json = at(live, "spec", "selector", *(["matchLabels"] if pool else []), default={})
-    labels = [(_pod_labels(each), each) for each in running if wanted]
-    found = [(has, each) for has, each in labels if wanted.items() <= has.items()]
-    return found[0] if len(found) == 1 else (wanted, None)
+    found = [each for each in running if selects(wanted, labels_of(at(each, "spec", "template", default={})))]
+    return found[0] if len(found) == 1 else None
 
 
-def _spec(fleet: Json, context: str, place: Json, serving: Json, *, weights: Sequence[int] = (), **said: str) -> str:
+def _spec(
+    fleet: Json, context: str, route: Json | None, serving: Json, *, weights: Sequence[int] = (), **said: str
+) -> str:
     if not re.fullmatch(NAME, said["name"]):
         raise UsageError(f"--name: found {said['name']!r}; expected lower case letters, digits and dashes")
     region, image = re.sub(r"[^a-z0-9]+", "-", context.lower()).strip("-") or "main", str(serving.get("image") or "")
+    place = {"entry": _entry(route), "prometheus": TODO_PROMETHEUS}
     tag, regions = _TAG.search(image), {region: ({"context": context} if context else {}) | place}
     return TEMPLATE.format(
         engine=ONE_IMAGE.format(image=image) if any(_by_version(serving)) else AN_IMAGE_EACH,
@@ -178,21 +167,6 @@ def _spec(fleet: Json, context: str, place: Json, serving: Json, *, weights: Seq
         fleet="".join(f"  {line}\n" for line in yaml_text({**fleet, "regions": regions}).splitlines()),
         **said,
     )
-
-
-def _pod_labels(workload: Json) -> Mapping[str, str]:
-    found: Mapping[str, str] = at(workload, "spec", "template", "metadata", "labels", default={})
-    return found
-
-
-async def _told_apart_by(cluster: KubeClient, one: Mapping[str, str], other: Mapping[str, str]) -> str:
-    """The label of pods that a PodMonitor brings into their series, and that differs; empty where none does."""
-    with suppress(NotFound):
-        for monitor in (await cluster.list(POD_MONITORS)).items:
-            for label in at(monitor, "spec", "podTargetLabels", default=[]):
-                if label in one and label in other and one[label] != other[label]:
-                    return str(label)
-    return ""
 
 
 def _fields(workload: Json, container: Json) -> Iterator[tuple[str, str]]:
@@ -206,14 +180,6 @@ def _fields(workload: Json, container: Json) -> Iterator[tuple[str, str]]:
                 yield place.path, place.prefix + text
     if not by_argument:
         yield f"{path}/image", "{image}"
-
-
-async def _gateway(cluster: KubeClient, route: Json) -> str:
-    """The address of the route's gateway; empty while it has none."""
-    parent = at(route, "spec", "parentRefs", 0, default={})
-    found = await cluster.find(GATEWAYS, str(parent.get("name")), namespace=parent.get("namespace"))
-    address = str(at(found, "status", "addresses", 0, "value", default=""))
-    return f"http://{address}" if address else ""
 
 
 def _container(rollout: Json, wanted: str | None) -> Json:
@@ -244,16 +210,4 @@ def _words(container: Json) -> list[str]:
 def _entry(route: Json | None) -> str:
     hosts = at(route, "spec", "hostnames", default=None) or at(route, "spec", "hosts", default=[])
     plain = [str(each) for each in hosts if "*" not in str(each) and "." in str(each)]
-    return f"https://{plain[0]}" if plain else ""
-
-
-async def _prometheus(cluster: KubeClient, rollout: Json) -> str:
-    """The address that an AnalysisTemplate of the Rollout asks; empty where none does."""
-    canary = at(rollout, "spec", "strategy", "canary", default={})
-    analyses = [canary.get("analysis"), *(step.get("analysis") for step in Rollout(rollout).steps)]
-    for name in (one.get("templateName") for each in analyses for one in at(each, "templates", default=[])):
-        template = await cluster.find(ANALYSIS_TEMPLATES, str(name))
-        for metric in at(template, "spec", "metrics", default=[]):
-            if address := str(at(metric, "provider", "prometheus", "address", default="")):
-                return redacted(address).rstrip("/")
-    return ""
+    return f"https://{plain[0]}" if plain else TODO_ENTRY

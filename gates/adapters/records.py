@@ -5,41 +5,27 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 
 from gates.evidence.batch import ArmName, Batch, PodEvidence
 from gates.evidence.request_record import RecordReader, RequestRecord
 from gates.model import ArmKey
-from tidegate.core.errors import OutsideError
 
-_Kept = tuple[float, bytes]
-"""When it ended, and its line: an eighth of the memory that the record takes."""
-_ENDED = itemgetter(0)
+_ENDED = attrgetter("ended")
 
 
 class RecordSource:
     """An `EvidenceSource` over what users saw."""
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        *,
-        keep: timedelta = timedelta(hours=6),
-        settles_within: timedelta = timedelta(seconds=1),
-    ) -> None:
-        """`paths` are the files of all loads whose users count.
+    settles_within = timedelta(seconds=1)
+    """So long after its end a request may be written down."""
 
-        Records that ended longer than `keep` before the latest are forgotten; `settles_within` is how long
-        after its end a request may be written down.
-        """
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """`paths` are the files of all loads whose users count."""
         self._readers = [RecordReader(path) for path in paths]
-        self._keep = keep
-        self.settles_within = settles_within
-        self._by_arm: dict[ArmKey, list[_Kept]] = {}
-        self._latest = self._forgotten_until = 0.0
-        """Unix seconds: when the last one ended, and until when some that ended are gone."""
+        self._by_arm: dict[ArmKey, list[RequestRecord]] = {}
         self._reading = Lock()
         """Regions of one wave ask at the same time, each from a thread of its own."""
 
@@ -60,30 +46,17 @@ class RecordSource:
         """The requests of that arm that ended in (since, until]: by their end, as Prometheus counts them.
 
         Raises:
-            OutsideError: when a file cannot be read, or records of that window are forgotten already.
+            OutsideError: when a file cannot be read.
         """
         with self._reading:
             for reader in self._readers:
-                for record, line in reader.read_lines():
+                for record in reader.read_new():
                     of = ArmKey(region=record.region, role=record.role, version=record.version)
                     # Written once they are over, so almost always the latest: appended in constant time.
-                    insort(self._by_arm.setdefault(of, []), (record.ended, line), key=_ENDED)
-                    self._latest = max(self._latest, record.ended)
-            self._forget()
-            if since.timestamp() < self._forgotten_until:
-                hint = f"ask for the last {self._keep} at most"
-                raise OutsideError(f"the load's records since {since.isoformat()} are not kept any more", hint=hint)
+                    insort(self._by_arm.setdefault(of, []), record, key=_ENDED)
             kept, ends = self._by_arm.get(arm, []), (since.timestamp(), until.timestamp())
             begin, end = (bisect_right(kept, at, key=_ENDED) for at in ends)
-            return [RequestRecord.model_validate_json(line) for _, line in kept[begin:end]]
-
-    def _forget(self) -> None:
-        """Drop what is too old; now and then, a tenth at once, because to shorten a list is to copy it."""
-        for kept in self._by_arm.values():
-            old = bisect_right(kept, self._latest - self._keep.total_seconds(), key=_ENDED)
-            if old * 10 > len(kept):
-                self._forgotten_until = max(self._forgotten_until, kept[old - 1][0])
-                del kept[:old]
+            return kept[begin:end]
 
 
 def _evidence(arm: ArmName, window: Sequence[RequestRecord]) -> PodEvidence:

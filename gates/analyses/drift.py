@@ -13,22 +13,22 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import scipy
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse
 from gates.evidence.batch import ArmName, Batch, PairedReply
 from gates.model import GateOutcome, Verdict
 from gates.stats.divergence import STRATUM_REQUESTS, Divergence, Strata
 from gates.traffic import ArrivalRates, Assumptions
-from tidegate.core.model import SpecModel
+from tidegate.core.model import SpecConflict
 
 
 class Feature(StrEnum):
@@ -76,40 +76,15 @@ def place_of(feature: Feature, value: float | str) -> int:
     return bisect_left(EDGES, value)
 
 
-DEFAULT_PSI = {Feature.FINISH_REASON: 0.1, Feature.REFUSAL: 0.1}
-"""Where no threshold is set; else 0.2, by custom the beginning of a change that matters. What is rare must be allowed
-less: refusals that grow from 3 % to 15 % are no more than 0.2."""
-
-Input = Literal[Feature.PROMPT_LENGTH, Feature.LANGUAGE]
-Output = Literal[Feature.LENGTH, Feature.FINISH_REASON, Feature.REFUSAL]
-
-
-class Allowed(SpecModel):
-    """Features that are looked at, and how far each may move."""
-
-    psi: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """The population stability index that each may have at most."""
-
-    def threshold(self, feature: Feature) -> float:
-        """What it may be at most."""
-        return DEFAULT_PSI.get(feature, 0.2) if self.psi is None else self.psi
-
-
-class InputsAllowed(Allowed):
-    """How far what users ask one arm may differ from what they ask the other."""
-
-    features: tuple[Input, ...] = Field(default=(Feature.PROMPT_LENGTH, Feature.LANGUAGE), min_length=1)
-
-
-class OutputsAllowed(Allowed):
-    """How far the canary's answers may differ from those of the stable arm at the same time."""
-
-    features: tuple[Output, ...] = Field(default=(Feature.LENGTH, Feature.FINISH_REASON, Feature.REFUSAL), min_length=1)
-
-
-def _features(value: Any) -> Any:
-    # `outputs: [length, refusal]` names the features and leaves the threshold as it is.
-    return {"features": value} if isinstance(value, list | tuple) else value
+USUAL: Mapping[Feature, float] = {
+    Feature.PROMPT_LENGTH: 0.2,
+    Feature.LANGUAGE: 0.2,
+    Feature.LENGTH: 0.2,
+    Feature.FINISH_REASON: 0.1,
+    Feature.REFUSAL: 0.1,
+}
+"""0.2 is by custom the beginning of a change that matters. What is rare must be allowed less: refusals that grow from
+3 % to 15 % are no more than 0.2."""
 
 
 class DriftGate(MonitoredGate):
@@ -120,17 +95,17 @@ class DriftGate(MonitoredGate):
     usual_sources = ("samples",)
     several = False
 
-    inputs: Annotated[InputsAllowed, BeforeValidator(_features)] | None = InputsAllowed()
-    """Absent (`null`): what users ask is not looked at; nor is it in shadow, where both arms get the same."""
-    outputs: Annotated[OutputsAllowed, BeforeValidator(_features)] = OutputsAllowed()
+    features: Mapping[Feature, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = USUAL
+    """What is looked at, and what the population stability index of each may be at most. What users ask is not looked
+    at in shadow, where both arms get the same."""
     min_requests: int = Field(default=100, ge=20)
     """Of each arm before the first look."""
 
-    @property
-    def thresholds(self) -> Mapping[Feature, float]:
-        """By feature that is looked at, what its divergence may be at most."""
-        parts = [part for part in (self.inputs, self.outputs) if part]
-        return {feature: part.threshold(feature) for part in parts for feature in part.features}
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """Something of answers is looked at."""
+        if not self.features.keys() - PROMPTS:
+            of_answers = ", ".join(sorted(USUAL.keys() - PROMPTS))
+            yield SpecConflict(("features",), "none of answers", f"one or more of {of_answers}")
 
     def monitor(self, conditions: Conditions) -> DriftMonitor:
         return DriftMonitor(self, rollback=conditions.rollback, paired=conditions.mirrored is not None)
@@ -138,7 +113,8 @@ class DriftGate(MonitoredGate):
     def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
         """As `MonitoredGate`; traffic has no drift that could be assumed."""
         _ = assumed, conditions
-        return requests_to_pass(self, stable_per_canary=arrivals.stable / arrivals.canary) / arrivals.canary
+        ratio = arrivals.stable / arrivals.canary
+        return requests_to_pass(tuple(self.features.items()), self.min_requests, ratio) / arrivals.canary
 
 
 GROWTH = 1.5
@@ -310,7 +286,7 @@ class DriftMonitor(Monitor):
         self._settings = settings
         self.comparisons = [
             Comparison(feature, allowed=allowed, least=settings.min_requests, paired=paired)
-            for feature, allowed in settings.thresholds.items()
+            for feature, allowed in settings.features.items()
             if not (paired and feature in PROMPTS)
         ]
         self._level = rollback / len(self.comparisons)
@@ -352,18 +328,18 @@ MOST_REQUESTS = 10_000_000
 
 
 @lru_cache(maxsize=1024)
-def requests_to_pass(settings: DriftGate, *, stable_per_canary: float) -> float:
+def requests_to_pass(allowed: tuple[tuple[Feature, float], ...], least: int, stable_per_canary: float) -> float:
     """Canary requests after which half of all canaries without any drift have passed; infinity for never.
 
     `stable_per_canary` is how many requests the stable arm has for each of the canary's.
     """
     # All features must pass: half the time each is luckier than this.
-    luck = 0.5 ** (1 / len(settings.thresholds))
+    luck = 0.5 ** (1 / len(allowed))
     # The first look waits for the arm that has fewer.
-    requests, number = settings.min_requests / min(1.0, stable_per_canary), 1
+    requests, number = least / min(1.0, stable_per_canary), 1
     while requests <= MOST_REQUESTS:
         size, level = requests * stable_per_canary / (1 + stable_per_canary), PASS_LEVEL / spending(number)
-        if all(_seen(each, size, luck).upper(level) <= allowed for each, allowed in settings.thresholds.items()):
+        if all(_seen(feature, size, luck).upper(level) <= psi for feature, psi in allowed):
             return math.ceil(requests)
         requests, number = requests * GROWTH, number + 1
     return math.inf

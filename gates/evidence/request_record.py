@@ -4,7 +4,6 @@ such a file is followed while it grows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -68,10 +67,6 @@ class RecordReader:
         Raises:
             OutsideError: when the file is not there, or a complete line is no record.
         """
-        return [record for record, _ in self.read_lines()]
-
-    def read_lines(self) -> Iterator[tuple[RequestRecord, bytes]]:
-        """As `read_new`, one after the other, each record with its line; what was not taken is read again."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
@@ -82,10 +77,10 @@ class RecordReader:
                 hint="check that the state folder is there and readable",
             ) from error
         # The load writes while we read: its last line may be half there.
-        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-            if line.strip():
-                yield self._parse(line), line
-            self.offset += len(line)
+        whole = data[: data.rfind(b"\n") + 1]
+        found = [self._parse(line) for line in whole.splitlines() if line.strip()]
+        self.offset += len(whole)
+        return found
 
     def _parse(self, line: bytes) -> RequestRecord:
         try:

@@ -119,9 +119,6 @@ def cluster_fleet(
         **place,
         **there.arms,
         traffic=fleet.traffic,
-        warm_versions=fleet.previous.versions if fleet.previous else None,
-        after_abort_seconds=fleet.canary.after_abort.total_seconds(),
-        nodes_grow=fleet.nodes.grow,
     )
     tried = engines[-1] if engines and fleet.patches else None
     if tried:

@@ -65,7 +65,7 @@ def readers_for(spec: Delivery) -> Readers:
     """Only what the spec asks for: models are loaded when they are first used, but packages when they are built."""
     judge, drift = spec.gates.only(JudgeGate), spec.gates.only(DriftGate)
     languages = None
-    if drift and Feature.LANGUAGE in drift.thresholds:
+    if drift and Feature.LANGUAGE in drift.features:
         from gates.adapters.text_models import LanguageIds
 
         languages = LanguageIds()

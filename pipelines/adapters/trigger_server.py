@@ -14,6 +14,7 @@ from pipelines.adapters.fleets import cluster_client
 from pipelines.adapters.stores import mlflow_address, open_deliveries
 from pipelines.adapters.web_server import Listener
 from pipelines.authority.answering import BY_ALIAS, REQUESTED_BY
+from pipelines.requests import QueuePolicy
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.triggers.app import (
@@ -26,10 +27,10 @@ from pipelines.triggers.app import (
     receiver_routes,
     requests_route,
 )
-from pipelines.triggers.queue import RequestFile
+from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import MlflowTriggers, Reconciler, Starter
 from pipelines.triggers.starters import ProcessStarter
-from pipelines.triggers.webhooks import SECRET
+from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
 from tidegate.core.process import cancelled_by_signals, note
@@ -47,8 +48,9 @@ async def serve_triggers(
     tracking_uri: str | None,
     context: str | None,
     workflows: bool,
+    policy: QueuePolicy,
     every: timedelta,
-    secret: str,
+    secrets: tuple[str, ...],
     register: str | None,
 ) -> None:
     """Receive and reconcile until Ctrl-C or SIGTERM.
@@ -61,8 +63,9 @@ async def serve_triggers(
         tracking_uri: of MLflow.
         context: of the cluster of workflows; None for the current one.
         workflows: whether workflows are started; else processes.
+        policy: which of several requests is delivered.
         every: between two looks at the registry.
-        secret: with which MLflow signs; empty to believe no webhook.
+        secrets: with which MLflow signs; none to believe no webhook.
         register: the address at which MLflow reaches this receiver; None to register no webhook.
     """
     model, alias = spec.model.name, spec.model.origin
@@ -75,20 +78,21 @@ async def serve_triggers(
             starter = await stack.enter_async_context(_workflow_starter(spec, spec_path, context))
         else:
             starter = _process_starter(spec_path, state, tracking_uri)
-        file = stack.enter_context(RequestFile(state.root / "serve"))
-        reconciler = Reconciler(model, alias, every, file, triggers, ledgers, starter, clock, note)
+        inbox = RequestQueue(state.root / "serve" / "inbox.db")
+        stack.callback(inbox.close)
+        reconciler = Reconciler(model, alias, policy, every, inbox, triggers, ledgers, starter, clock, note)
 
         def wake() -> None:
             loop.call_soon_threadsafe(reconciler.wake)
 
-        receiver = Receiver(secret, clock, wake)
+        receiver = Receiver(model, alias, secrets, inbox, clock, wake)
         routes, password = receiver_routes(receiver, reconciler), options.password
         if options.is_local or password:
-            routes += [requests_route(reconciler), metrics_route(Numbers(receiver, reconciler, spec.metadata.name))]
+            routes += [requests_route(receiver), metrics_route(Numbers(receiver, reconciler, spec.metadata.name))]
         app = behind_door(routes, hosts=options.names(register), password=password, open_to_all=OPEN_TO_ALL)
         await stack.enter_async_context(listener.answering(app))
         note(f"listening on {listener.address}{WEBHOOK} for {model}@{alias}")
-        registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secret)
+        registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secrets)
         await _reconcile(reconciler, asyncio.create_task(registering))
 
 
@@ -106,14 +110,16 @@ async def _reconcile(reconciler: Reconciler, registration: asyncio.Task[None]) -
         await asyncio.wait([registration])
 
 
-async def _register(announce: Callable[[str, str, str], str], name: str, url: str | None, secret: str) -> None:
+async def _register(
+    announce: Callable[[str, str, str], str], name: str, url: str | None, secrets: tuple[str, ...]
+) -> None:
     """Without the webhook everything still works, only later: what is wrong is told, and ends nothing."""
     if url is None:
         return
     # MLflow's library takes seconds to load, and a receiver that does not answer is tried for longer.
     note(f"webhook {name}: MLflow is asked to send a test event to {url}")
     try:
-        answered = await asyncio.to_thread(announce, name, url, secret)
+        answered = await asyncio.to_thread(announce, name, url, secrets[0])
     except TidegateError as error:
         note(f"webhook {name}: {error}")
     else:
@@ -135,7 +141,7 @@ async def _workflow_starter(spec: Delivery, spec_path: Path, context: str | None
 def _process_starter(spec: Path, state: StateFolder, tracking_uri: str | None) -> Starter:
     """Each the command `deliver` of this same installation."""
     command = [sys.executable, sys.argv[0], "deliver", str(spec.absolute()), "--state", str(state.root.absolute())]
-    environment = {name: value for name, value in os.environ.items() if name != SECRET}
+    environment = {name: value for name, value in os.environ.items() if name not in {SECRET, SECRET_BEFORE}}
     environment[REQUESTED_BY] = BY_ALIAS
     if tracking_uri is not None:
         # Not among the arguments, which everybody on the machine can read: it may carry a password.

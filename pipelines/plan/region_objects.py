@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +10,6 @@ from pipelines.plan.engines import with_pod_changes
 from pipelines.plan.prebuilt import image_launch
 from pipelines.spec.delivery import CanaryStage, Delivery
 from pipelines.spec.workflow import account_of
-from rollouts.cluster.capacity import engine_demand
 from rollouts.cluster.model import Render
 from rollouts.manifests.admission import user_of
 from rollouts.manifests.conventions import RenderPart
@@ -240,7 +240,7 @@ class EngineCount(Value):
     most: int
     """Next to it, at the height of a trial: what has to be free before one begins."""
     warm: int
-    """Kept behind it after promotions, so that going back needs no start: they hold their place next to all that."""
+    """Kept behind it after each promotion, so that going back needs no start: they hold their place besides."""
     per_hour: float | None = None
     """What `most` costs more in an hour of a trial, in `currency`; None when the spec has no `cost`."""
     currency: str = ""
@@ -255,17 +255,18 @@ def engine_counts(spec: Delivery) -> tuple[EngineCount, ...]:
 
 
 def _count(spec: Delivery, fleet: ArgoFleetSpec, region: str) -> EngineCount:
-    """As the region's own check before a version is brought up has it."""
+    """All its engines again: a version is promoted when it is whole, and the stable one stays whole until then."""
     replicas, some = fleet.replicas_in(region), Engine(version="1", digest="", model="", image="any")
     steps = steps_of(region_release(spec, spec.regions.names[0], some), fleet.canary, replicas)
-    rollout: Json = {"spec": {"replicas": replicas, "strategy": {"canary": {"steps": steps}}}}
-    need = engine_demand(rollout, rollout)
+    scale = steps[0]["setCanaryScale"]
+    first = int(scale.get("replicas") or math.ceil(replicas * scale["weight"] / 100) or 1)
+    most = max(first, replicas)
     return EngineCount(
         region=region,
         serving=replicas,
-        first=need.first,
-        most=need.most,
-        warm=(fleet.previous.versions if fleet.previous else 0) * replicas,
-        per_hour=need.most * spec.cost.per_engine_hour if spec.cost else None,
+        first=first,
+        most=most,
+        warm=replicas if fleet.previous else 0,
+        per_hour=most * spec.cost.per_engine_hour if spec.cost else None,
         currency=spec.cost.currency if spec.cost else "",
     )

@@ -53,7 +53,6 @@ from pipelines.spec.sections import (
 )
 from pipelines.spec.slos import slo_conflicts, untold_by_engine
 from pipelines.spec.workflow import WorkflowSpec, workflow_conflicts
-from rollouts.manifests.pod_spec import more_than_a_node_has
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from rollouts.manifests.spec import FleetValidationContext as AroundFleet
 from rollouts.manifests.theirs_spec import TheirsFleetSpec
@@ -249,9 +248,6 @@ class Delivery(SpecModel):
             yield from below(("fleet",), self.fleet.conflicts_with(self._around_fleet()))
             if isinstance(self.fleet, ArgoFleetSpec):
                 yield from self._around_image()
-                count = self.engine.accelerator_count
-                odd = more_than_a_node_has(self.fleet.nodes, self.engine.accelerator, count)
-                yield from below(("engine",), [odd] if odd else [])
         yield from self._around_samples()
         yield from self._around_unattended()
         yield from self._around_slos()

@@ -128,12 +128,6 @@ def replica_set_of(rollout: Json, replica_sets: Sequence[Json], revision: int) -
     return found
 
 
-def step_text(step: Json) -> str:
-    """One step as kubectl prints it (`CanaryStepString`), as far as a delivery has such; any other by its kind."""
-    kind = next(iter(step), "invalid")
-    return f"setWeight: {step[kind]}" if kind == "setWeight" else kind
-
-
 @dataclass(frozen=True)
 class PausePoint:
     """A pause without an end, and the way to it."""

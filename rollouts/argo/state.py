@@ -1,8 +1,7 @@
 """The state of a Rollout: what its controller has not processed yet, its health, and the reasons. Pure.
 
-Argo Rollouts' own phase calls three things by one name each that need different actions: a rollout whose controller
-does not process it looks like progress for ever; one that waits for a person looks like one whose analysis could not
-decide; and Degraded says nothing of why. A healthy controller reacts within seconds. One whose traffic plugin does not
+Argo Rollouts' own phase does not tell enough: a rollout whose controller does not process it looks like progress for
+ever, and Degraded says nothing of why. A healthy controller reacts within seconds. One whose traffic plugin does not
 start reconciles for ever and says so in no condition (argo-rollouts#3918), and Progressing is all that kubectl shows.
 """
 
@@ -13,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from rollouts.argo.model import PauseReason, Rollout, parse_time, step_text
+from rollouts.argo.model import PauseReason, Rollout, parse_time
 from rollouts.kube.objects import at, owns_field
 from tidegate.core.model import Json, Value
 
@@ -157,32 +156,25 @@ def degraded_cause(ro: Rollout, message: str) -> str:
         available, updated = ro.status.get("availableReplicas") or 0, ro.status.get("updatedReplicas") or 0
         pods = f"{available} pods available, {updated} of {ro.replicas} updated, no progress for the whole deadline"
         return "; ".join([*failures, pods])
-    return _analysis_causes(ro, "Failed", "Error") or ("somebody aborted it" if ro.aborted else "")
+    return _failed_analyses(ro) or ("somebody aborted it" if ro.aborted else "")
 
 
 def was_aborted_by_hand(ro: Rollout) -> bool:
     """Whether somebody aborted it: a controller that does so by itself says what for, in the same write."""
-    if not ro.aborted or _analysis_causes(ro, "Failed", "Error"):
+    if not ro.aborted or _failed_analyses(ro):
         return False
     messages = [str(each.get("message")) for each in ro.conditions if each.get("reason") in (ABORTED, TIMED_OUT)]
     return all(_WITHOUT_A_REASON.fullmatch(message) for message in messages)
 
 
-def current_step(ro: Rollout) -> str:
-    """The step that runs, counted from 1 as people do; empty when none does."""
-    if ro.step is None or not ro.in_progress:
-        return ""
-    return f"step {ro.step_index + 1} of {len(ro.steps)}: {step_text(ro.step)}"
-
-
-def _analysis_causes(ro: Rollout, *phases: str) -> str:
-    """The analysis runs that can stop it now, of the step and in the background, as far as they ended so."""
+def _failed_analyses(ro: Rollout) -> str:
+    """The analysis runs that stopped it, of the step and in the background."""
     canary = ro.status.get("canary") or {}
     found = (canary.get(f"current{kind}AnalysisRunStatus") or {} for kind in ("Step", "Background"))
     return "; ".join(
         f"analysis run {run.get('name', '')} ended {run['status']}: {run.get('message') or 'no message'}"
         for run in found
-        if run.get("status") in phases
+        if run.get("status") in {"Failed", "Error"}
     )
 
 
@@ -191,14 +183,10 @@ STUCK_AFTER_SECONDS = 60.0
 
 
 class HealthState(StrEnum):
-    """The states that call for different actions of an operator."""
+    """Whether something is to be mended, and by whom."""
 
-    HEALTHY = "healthy"
-    PROGRESSING = "progressing"
-    PAUSED = "paused"
-    """By a step, or by a person."""
-    INCONCLUSIVE = "paused-inconclusive"
-    """An analysis or an experiment could not decide; somebody has to."""
+    WELL = "well"
+    """At rest, on its way, or held by a step or a person: nothing is to be mended."""
     DEGRADED = "degraded"
     """Aborted, past its deadline, or with a spec that the controller refuses."""
     STUCK = "stuck"
@@ -208,7 +196,7 @@ class HealthState(StrEnum):
 class RolloutHealth(Value):
     """How a rollout is, and why."""
 
-    state: HealthState
+    state: HealthState = HealthState.WELL
     message: str = ""
     """In Argo Rollouts' own words."""
     cause: str = ""
@@ -219,27 +207,12 @@ def health_of(rollout: Json, *, now: datetime) -> RolloutHealth:
     """How it is at `now`."""
     ro, pending = Rollout(rollout), pending_reaction(rollout)
     if pending is None:
-        return _as_phase(ro)
+        message = str(ro.status.get("message") or "")
+        if ro.status.get("phase") == "Degraded":
+            return RolloutHealth(state=HealthState.DEGRADED, message=message, cause=degraded_cause(ro, message))
+        return RolloutHealth(message=message)
     since = pending.since or now
     if now - since > timedelta(seconds=STUCK_AFTER_SECONDS):
         message = f"{pending.text} since {since.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
         return RolloutHealth(state=HealthState.STUCK, message=message, cause=likely_cause(ro))
-    return RolloutHealth(state=HealthState.PROGRESSING, message=pending.text, cause=current_step(ro))
-
-
-def _as_phase(ro: Rollout) -> RolloutHealth:
-    """By the phase that the controller wrote, once it has processed everything."""
-    message = str(ro.status.get("message") or "")
-    match ro.status.get("phase"):
-        case "Degraded":
-            state, cause = HealthState.DEGRADED, degraded_cause(ro, message)
-        case "Paused" if any(condition.get("reason") in UNDECIDED for condition in ro.pause_conditions):
-            state, cause = HealthState.INCONCLUSIVE, _analysis_causes(ro, "Inconclusive")
-        case "Paused":
-            by_hand = ro.paused_by_spec and not ro.pause_conditions
-            state, cause = HealthState.PAUSED, "spec.paused is set" if by_hand else current_step(ro)
-        case "Healthy":
-            state, cause = HealthState.HEALTHY, ""
-        case _:
-            state, cause = HealthState.PROGRESSING, current_step(ro)
-    return RolloutHealth(state=state, message=message, cause=cause)
+    return RolloutHealth(message=pending.text)

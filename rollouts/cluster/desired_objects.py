@@ -2,12 +2,6 @@
 
 Objects of others are not written to. A Service keeps as many engines as it selects. What was applied before a refusal
 is put back, and what cannot be is reported.
-
-`scaleDownDelayRevisionLimit` keeps older ReplicaSets warm. Argo Rollouts counts those that have engines and a deadline,
-the newest first (`scaleDownOldReplicaSetsForCanary` in rollout/canary.go, `scaleDownDelayHelper` in
-rollout/replicaset.go). A version that was aborted is newer than the warm ones, and holds its engines for
-`abortScaleDownDelaySeconds` only. So the limit makes room for as many as are up whenever the Rollout is written; the
-next promotion after they are gone sets it to what the spec says.
 """
 
 from __future__ import annotations
@@ -16,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
-from datetime import timedelta
 from functools import partial
 
 from rollouts.argo.model import replica_set_of
@@ -36,8 +29,6 @@ from rollouts.model import Engine
 from tidegate.core.clock import Clock
 from tidegate.core.errors import Refused, TidegateError
 from tidegate.core.model import Json
-
-LIMIT = "scaleDownDelayRevisionLimit"
 
 KEPT = ("replicas", "paused", "restartAt")
 """Parts of a Rollout's spec that are others': the autoscaler's, and those of people at night."""
@@ -95,15 +86,11 @@ def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
     return Engine(version=version, digest=which.digest, model=name, image=image, launch=launch_of(template))
 
 
-def tried(rollout: Json, attempt: int, limit: int | None) -> Json:
-    """The Rollout with that attempt number in its pod template, so that a retried version gets a new hash, and with
-    that many versions kept warm.
-    """
+def tried(rollout: Json, attempt: int) -> Json:
+    """The Rollout with that attempt number in its pod template, so that a retried version gets a new hash."""
     changed = deepcopy(rollout)
     metadata = changed["spec"]["template"].setdefault("metadata", {})
     metadata["annotations"] = {**(metadata.get("annotations") or {}), ATTEMPT: str(attempt)}
-    if limit is not None:
-        changed["spec"]["strategy"]["canary"][LIMIT] = limit
     return changed
 
 
@@ -127,21 +114,6 @@ def replacement(rollout: Json, live: Json) -> Json:
 
 def _image(snapshot: RegionSnapshot) -> str:
     return str(at(snapshot.template, "spec", "containers", 0, "image", default=""))
-
-
-def warm_limit(config: RegionConfig, snapshot: RegionSnapshot, *, leaving: bool) -> int | None:
-    """The limit that keeps all warm versions, in the region as it is before it is written; None where none are kept.
-
-    `leaving` says whether the version on trial is about to be among the older ones.
-    """
-    if config.warm_versions is None:
-        return None
-    soon = snapshot.at + timedelta(seconds=config.after_abort_seconds)
-    stay = (snapshot.stable, snapshot.trial)
-    going = [
-        each for each in snapshot.revisions if each.wanted and each not in stay and each.ends and each.ends <= soon
-    ]
-    return config.warm_versions + len(going) + bool(leaving and snapshot.trial and snapshot.trial.wanted)
 
 
 PUT_BACK_SECONDS = 60.0

@@ -10,23 +10,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from rollouts.argo import actions
 from rollouts.argo.actions import RolloutClient
 from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight
 from rollouts.argo.state import pending_reaction
-from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import (
-    LIMIT,
     ApplyTransaction,
     engine_of,
     is_deployed,
     refusals,
     refuse_other_engine,
     tried,
-    warm_limit,
 )
 from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
 from rollouts.cluster.reference import RegionNotes, with_workload
@@ -34,6 +30,7 @@ from rollouts.cluster.region import CarriedRegion, Served, foreign_objects, refu
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.cluster.state import (
     how_to_continue,
+    missing_pods,
     refuse_hopeless,
     region_state,
     require_canary,
@@ -52,9 +49,13 @@ from tidegate.core.clock import Clock
 from tidegate.core.errors import TidegateError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
+from tidegate.core.process import note
 
 POLL_SECONDS = 1.0
 """Between two snapshots while an operation is in progress."""
+
+TOLD_AFTER_SECONDS = 60.0
+"""A pod that is kept from starting for longer is told; a node that is bought may still come."""
 
 SETTLE_SECONDS = 120.0
 """For what the API server itself does at once."""
@@ -148,7 +149,6 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         if snapshot.argo.paused_by_spec:
             raise NotPossible(f"{self._config.name} is paused by hand", hint=how_to_continue(self._config.name))
         manifests = self._render(engine)
-        await require_headroom(self._cluster, self._config, snapshot, manifests[-1], engine.version)
         await self._note_way_back(snapshot.serving, engine.version)
         if snapshot.mirror:
             # Ending it is a write too, and nothing is written before everything was looked at.
@@ -156,8 +156,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             await self._set_mirror(snapshot, 0)
         *others, rollout = manifests
         await transaction.apply(others)
-        limit = warm_limit(self._config, snapshot, leaving=snapshot.argo.aborted)
-        rollout = tried(rollout, next_attempt(engine.version, snapshot.revisions), limit)
+        rollout = tried(rollout, next_attempt(engine.version, snapshot.revisions))
         # What is new here has no number yet. Not in what is applied: an apply that leaves it out would take it away.
         await self.fence.mark()
         await transaction.apply_rollout(rollout, snapshot.rollout)
@@ -331,12 +330,16 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         """
         begun = self._clock.monotonic()
         first: RegionSnapshot | None = None
+        told = False
         while True:
             snapshot = await self.look()
             if holds(snapshot):
                 return snapshot
             first = first or snapshot
             waited = self._clock.monotonic() - begun
+            if waited >= TOLD_AFTER_SECONDS and not told and (missing := missing_pods(snapshot)):
+                told = True
+                note(f"{self.region}: {what} waits: {missing}")
             refuse_hopeless(snapshot, what, first=first, waited=waited, going_back=going_back)
             if waited >= (within or self._config.start_seconds) or time_left() <= 0:
                 raise timeout_error(snapshot, what, waited)
@@ -437,19 +440,12 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         """Ask for that revision's template again; nothing when it is asked for."""
         assert snapshot.rollout is not None, "there is a revision of a Rollout that is not there"
         operations = actions.undo(snapshot.rollout, snapshot.replica_sets, wanted.number)
-        limit = warm_limit(self._config, snapshot, leaving=True)
-        if operations and limit is not None:
-            operations.append({"op": "add", "path": f"/spec/strategy/canary/{LIMIT}", "value": limit})
         for request in actions.change(ROLLOUTS, snapshot.rollout, operations):
             await self._cluster.send(request)
 
     async def _note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
         """Note the way back; None forgets it."""
         assert snapshot.rollout is not None, "there is a way back of a Rollout that is not there"
-        limit, patch = warm_limit(self._config, snapshot, leaving=False), dict[str, Any]()
-        if limit not in {None, snapshot.rollout["spec"]["strategy"]["canary"].get(LIMIT)}:
-            patch["spec"] = {"strategy": {"canary": {LIMIT: limit}}}
-        if patch or snapshot.remembered != (version or ""):
-            resource_version = snapshot.argo.resource_version
-            patch["metadata"] = {"resourceVersion": resource_version, "annotations": {PREVIOUS: version}}
-            await self._cluster.patch(ROLLOUTS, self._config.name, patch)
+        if snapshot.remembered != (version or ""):
+            noted = {"resourceVersion": snapshot.argo.resource_version, "annotations": {PREVIOUS: version}}
+            await self._cluster.patch(ROLLOUTS, self._config.name, {"metadata": noted})

@@ -35,8 +35,7 @@ from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import at
-from rollouts.kube.resources import EVENTS, LEASES
+from rollouts.kube.resources import LEASES
 from rollouts.manifests import conventions
 from rollouts.manifests.conventions import UNATTENDED
 from rollouts.model import GuardRollback, RegionState
@@ -60,8 +59,6 @@ class SignsOfLife(Value):
     """Version, digest and attempt that the region is asked for."""
     step: int
     """How far the trial is: the step of the Rollout."""
-    written: datetime | None
-    """When the one who asked for it last wrote it."""
 
 
 class SilenceTracker:
@@ -81,7 +78,7 @@ class SilenceTracker:
         if before is None:
             self._first = monotonic
         elif signs != before:
-            self._first, self._changed = self._became(before, signs, monotonic), True
+            self._first, self._changed = monotonic, True
         if signs != before or gap:
             self._unbroken = monotonic
         self._signs, self._last, self._blind = signs, monotonic, False
@@ -98,25 +95,9 @@ class SilenceTracker:
         own = timedelta(seconds=monotonic - self._first)
         if self._changed:
             return own
-        renewed = signs.record.renewed if signs.record else None
-        heard = max(filter(None, (renewed, signs.written)), default=None)
-        if heard is None:
-            return timedelta.max if signs.record else own
-        return max(own, now - heard)
-
-    def _became(self, before: SignsOfLife, signs: SignsOfLife, monotonic: float) -> float:
-        """The latest moment at which signs can have become what they are.
-
-        Two beats of one carrier tell by its own clock how long after the one that was seen the other came: it matters
-        where the look between them is long ago, because nobody answered. What else it changed it changed soon after a
-        beat, or another beat would be there.
-        """
-        old, new = before.record, signs.record
-        if not (old and new) or old.token != new.token or not (old.renewed and new.renewed):
-            return monotonic
-        only_a_beat = before.model_copy(update={"record": new}) == signs
-        soon = 0.0 if only_a_beat else UNBROKEN_SECONDS
-        return min(monotonic, max(self._last, self._first + (new.renewed - old.renewed).total_seconds() + soon))
+        record = signs.record
+        # A Lease that was given back says nothing of a person who acts by hand since.
+        return max(own, now - record.renewed) if record and record.token and record.renewed else own
 
 
 Region = ArgoFleet | RouteFleet
@@ -198,8 +179,7 @@ class Guard:
         record, seen = read_lease(found) if found else None, await self._region.look()
         self._lasts = record.lasts if record else self._lasts
         moment = self._clock.monotonic()
-        step, written = seen.progress
-        signs = SignsOfLife(record=record, asked=seen.asked, step=step, written=written)
+        signs = SignsOfLife(record=record, asked=seen.asked, step=seen.step)
         self._vigil.sees(signs, moment)
         if not seen.going_on:
             # The controller is done as well, or a guard that died when all was done left the Lease behind.
@@ -243,7 +223,6 @@ class Guard:
         if self._told == taken:
             return None
         self._told = taken
-        await self._record(taken, str(at(seen.movers[0], "metadata", "uid", default="")))
         return GuardAction(taken, state)
 
     async def _noted(self, record: LeaseRecord | None, seen: View, silence: timedelta) -> GuardRollback:
@@ -274,32 +253,6 @@ class Guard:
         if state.problem is None:
             await fleet.leave()
         return state
-
-    async def _record(self, taken: GuardRollback, uid: str) -> None:
-        """Say it in an Event about the object that moves users."""
-        moment, namespace = taken.at.strftime("%Y-%m-%dT%H:%M:%SZ"), self._cluster.namespace
-        kind, name = self._region.mover
-        regarding = {"kind": kind.kind, "name": name, "namespace": namespace, "uid": uid}
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            # As Kubernetes' own components name theirs: after the object and the time.
-            "metadata": {"name": f"{name}.{round(taken.at.timestamp() * 1e9):x}", "namespace": namespace},
-            "involvedObject": {"apiVersion": kind.api_version, **regarding},
-            "type": "Warning",
-            "reason": "Unattended",
-            "message": str(taken),
-            "source": {"component": "tidegate-guard"},
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
-            "count": 1,
-        }
-        try:
-            await self._cluster.create(EVENTS, event)
-        except Conflict:
-            return  # A guard before this one told it; an Event is named after its moment.
-        except FleetError as error:
-            log.warning("%s: no Event of it: %s", self._config.region, error)
 
     async def _require_rights(self) -> None:
         """Ask once whether all that a way back needs is allowed: at night is too late."""

@@ -100,12 +100,6 @@ class RegionConfig(Place):
     """Where the stable answers, past all weights."""
     canary_url: str = ""
     """Where the canary answers, past all weights."""
-    warm_versions: int | None = None
-    """Versions that were stable and are kept warm; None keeps none."""
-    after_abort_seconds: float = 300.0
-    """How long the engines of a version stay up after it was rolled back."""
-    nodes_grow: bool = False
-    """Whether nodes come when pods ask for them: then those that are there say nothing of room."""
 
     @property
     def rollout(self) -> str:
@@ -133,10 +127,6 @@ class RegionConfig(Place):
         return self.theirs is not None
 
 
-SCALE_DOWN_DEADLINE = "scale-down-deadline"
-"""Argo Rollouts' annotation on a ReplicaSet that goes later (`DefaultReplicaSetScaleDownDeadlineAnnotationKey`)."""
-
-
 @dataclass(frozen=True)
 class Revision:
     """A version that has, or had, engines in the region."""
@@ -154,8 +144,6 @@ class Revision:
 
     created: datetime | None = None
     """When the region first had it; None where it does not say."""
-    ends: datetime | None = None
-    """When the controller takes its engines away; None while it does not mean to."""
 
     @property
     def is_complete(self) -> bool:
@@ -179,7 +167,6 @@ def revision_of_replica_set(replica_set: Json, version_of: VersionOf) -> Revisio
         wanted=int(replica_set["spec"].get("replicas") or 0),
         available=int((replica_set.get("status") or {}).get("availableReplicas") or 0),
         created=parse_time(replica_set["metadata"].get("creationTimestamp")),
-        ends=parse_time(annotation(replica_set, SCALE_DOWN_DEADLINE)),
     )
 
 

@@ -100,9 +100,9 @@ class PeersSnapshot(RegionView):
         return self.asked[0]
 
     @property
-    def progress(self) -> tuple[int, None]:
-        """The weight; others change no version."""
-        return self.weight, None
+    def step(self) -> int:
+        """How far the trial is: its weight."""
+        return self.weight
 
     @property
     def going_on(self) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from rollouts.argo.actions import change, original_template, templates_match
 from rollouts.argo.model import Rollout, pause_points, replica_set_of
-from rollouts.cluster.capacity import require_headroom
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, Revision, noted
@@ -35,9 +34,6 @@ from tidegate.core.clock import Clock
 from tidegate.core.model import Json, Value
 from tidegate.core.names import POD_TEMPLATE_HASH
 from tidegate.core.process import note
-
-AUTOSCALER = "kube-controller-manager"
-"""The field manager of `spec.replicas` where a HorizontalPodAutoscaler has scaled, KEDA's too."""
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +124,6 @@ class ReferencedFleet(ArgoFleet):
         refuse_misfits(self.region, misfits(snapshot, theirs, self._needs))
         assert rollout is not None, "a Rollout that is not there does not fit"
         template = with_fields(rollout["spec"]["template"], theirs, wanted_fields(theirs, engine))
-        wanted = {**rollout, "spec": {**rollout["spec"], "template": template}}
-        await require_headroom(self._cluster, self._config, snapshot, wanted, engine.version)
         await self._note_way_back(snapshot.serving, engine.version)
         # The stable's too: whoever goes back needs nobody else to know it.
         await self._note(snapshot.notes.knowing(theirs, engine))
@@ -243,10 +237,6 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
         yield "its strategy is not canary"
         return
     yield from _of_strategy(canary, theirs)
-    writers = snapshot.rollout["metadata"].get("managedFields") or []
-    scaled = any((each.get("manager"), each.get("subresource")) == (AUTOSCALER, "scale") for each in writers)
-    if canary.get("dynamicStableScale") and scaled:
-        yield f"dynamicStableScale with an autoscaler: {_patch('remove', '/spec/strategy/canary/dynamicStableScale')}"
     if has_pools(snapshot.route):
         needs = needs.model_copy(update={"dark": needs.dark or "members of its InferencePool"})
         points, last = pause_points(snapshot.argo.steps), "/spec/strategy/canary/steps/-"
@@ -266,14 +256,9 @@ def _of_strategy(canary: Json, theirs: RolloutReference) -> Iterator[str]:
     if not canary.get("trafficRouting"):
         yield "it has no trafficRouting: the weights of its route are nobody's"
     if canary.get("dynamicStableScale"):
-        # argo-rollouts#4898, #4841: after an abort users stay on a canary that keeps engines.
-        kept = {
-            "abortScaleDownDelaySeconds": canary.get("abortScaleDownDelaySeconds") is not None,
-            "minPodsPerReplicaSet": int(canary.get("minPodsPerReplicaSet") or 0) > 1,
-        }
-        for key in (key for key, holds in kept.items() if holds):
-            mended = _patch("remove", f"{there}/{key}")
-            yield f"dynamicStableScale with {key} leaves users on a canary that was aborted: {mended}"
+        # argo-rollouts#4898, #4841: until engines of the stable have started; for ever where the canary keeps its own.
+        mended = _patch("remove", f"{there}/dynamicStableScale")
+        yield f"dynamicStableScale leaves users on a canary that was aborted: {mended}"
 
 
 def _of_steps(rollout: Rollout, needs: TrialNeeds) -> Iterator[str]:

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from rollouts.argo.model import Rollout, controlled_by, hash_of, parse_time, pause_points
 from rollouts.argo.state import (
-    HealthState,
     RolloutHealth,
     health_of,
     is_abort_confirmed,
@@ -169,11 +168,9 @@ class RegionSnapshot(RegionView):
         return self.trial.version if self.trial else self.asked[0]
 
     @property
-    def progress(self) -> tuple[int, datetime | None]:
-        """The step, and when somebody last wrote the pod template."""
-        entries = template_writers(self.rollout) if self.rollout else []
-        written = max(filter(None, (parse_time(each.get("time")) for each in entries)), default=None)
-        return self.argo.step_index, written
+    def step(self) -> int:
+        """How far the trial is."""
+        return self.argo.step_index
 
     @property
     def going_on(self) -> bool:
@@ -272,7 +269,7 @@ class RegionSnapshot(RegionView):
     def health(self) -> RolloutHealth:
         """What the Rollout says of itself, and what it does not."""
         if self.rollout is None:
-            return RolloutHealth(state=HealthState.HEALTHY)
+            return RolloutHealth()
         return health_of(self.rollout, now=self.at)
 
     def pods_of(self, which: Revision | None) -> Sequence[Json]:

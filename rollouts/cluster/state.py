@@ -8,7 +8,7 @@ from rollouts.argo.state import STUCK_AFTER_SECONDS, HealthState, likely_cause, 
 from rollouts.cluster.model import Revision
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
-from rollouts.kube.objects import pod_problems, start_failure
+from rollouts.kube.objects import condition, pod_problems, start_failure
 from rollouts.manifests.ownership import last_writer
 from rollouts.model import EngineSet, RegionPhase, RegionState, Role
 
@@ -207,13 +207,20 @@ def refuse_hopeless(
     if health.state is HealthState.DEGRADED:
         words = ": ".join(filter(None, (health.message, health.cause)))
         raise EngineDidNotStart(
-            f"{name} is degraded: {words}", hint="--debug shows its pods", detail=pod_problems(snapshot.pods) or None
+            f"{name} is degraded: {words}", hint="--debug shows its pods", detail=missing_pods(snapshot) or None
         )
+
+
+def missing_pods(snapshot: RegionSnapshot) -> str:
+    """What keeps pods from being ready, or from being at all, such as a quota; empty when nothing is known."""
+    refused = [found for each in snapshot.replica_sets if (found := condition(each, "ReplicaFailure"))]
+    words = (str(each.get("message") or each.get("reason")) for each in refused if each.get("status") == "True")
+    return "; ".join(filter(None, (pod_problems(snapshot.pods), *words)))
 
 
 def timeout_error(snapshot: RegionSnapshot, what: str, within: float) -> FleetError:
     """What to say when a deadline is over: engines that are missing, or a controller that does not move."""
-    missing = pod_problems(snapshot.pods)
+    missing = missing_pods(snapshot)
     message = f"{snapshot.argo.name}: {what} did not come about within {within:.0f} s"
     if missing:
         return EngineDidNotStart(f"{message}: {missing.splitlines()[-1]}", detail=missing)

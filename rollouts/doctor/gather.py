@@ -28,7 +28,6 @@ from rollouts.kube.resources import (
     POD_MONITORS,
     PODS,
     REPLICA_SETS,
-    RESOURCE_QUOTAS,
     ROLLOUTS,
     SERVICES,
 )
@@ -54,7 +53,7 @@ async def gather(
     """
     rendered = (ROLLOUTS, target.routes.resource, SERVICES, DEPLOYMENTS, POD_MONITORS)
     kinds = [kind for kind in (*rendered, ADMISSION_POLICIES, ADMISSION_BINDINGS) if target.rendered(kind)]
-    kinds += [REPLICA_SETS, PODS, EVENTS, RESOURCE_QUOTAS]
+    kinds += [REPLICA_SETS, PODS, EVENTS]
     readings = await asyncio.gather(*(_read(region, kind, target) for kind in kinds))
     pods, deployments = [await _of_controller(region, kind, target) for kind in (PODS, DEPLOYMENTS)]
     seen = Snapshot(

@@ -10,7 +10,6 @@ from datetime import timedelta
 
 from rollouts.argo.model import Rollout
 from rollouts.argo.state import ABORTED, INVALID_SPEC, UNDECIDED, waiting_for_controller
-from rollouts.cluster.capacity import headroom_in_quotas
 from rollouts.cluster.snapshot import foreign_version
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, note, warning
 from rollouts.doctor.region import last_end, step_of
@@ -29,7 +28,7 @@ from rollouts.kube.objects import (
     selects,
     time_at,
 )
-from rollouts.kube.resources import DEPLOYMENTS, PODS, RESOURCE_QUOTAS, SERVICES
+from rollouts.kube.resources import DEPLOYMENTS, PODS, SERVICES
 from rollouts.manifests.conventions import GUARD, guard
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH as HASH
@@ -242,24 +241,11 @@ def _weight_differs(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     remediation="raise the quota or lower the replicas, apply the set-up part of `tidegate rollout render`, or "
     "correct what the message names",
 )
-def _pods_refused(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
+def _pods_refused(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     for replica_set in snapshot.replica_sets:
         failed = condition(replica_set, "ReplicaFailure") or {}
         if failed.get("status") == "True":
             yield f"{said(replica_set)} cannot make its pods", str(failed.get("message") or failed.get("reason"))
-    pod, more = at(rollout, "spec", "template"), _pods_to_come(snapshot, rollout)
-    for room in headroom_in_quotas(snapshot.all(RESOURCE_QUOTAS), pod) if pod else ():
-        if room.pods < more:
-            yield f"there is no room for {more} more pods of {said(rollout)}", room.bound_by
-
-
-def _pods_to_come(snapshot: Snapshot, rollout: Json) -> int:
-    """The pods that are missing from the height of a delivery, when both versions have their full size.
-
-    As `promote --full` brings the new one up before the old one goes.
-    """
-    ro = Rollout(rollout)
-    return 2 * ro.replicas - sum(labels_of(one).get(HASH) in {ro.pod_hash, ro.stable_hash} for one in snapshot.pods)
 
 
 NODE_COMES_WITHIN = timedelta(minutes=10)

@@ -28,7 +28,6 @@ SERVICES = _core("services", "Service")
 CONFIG_MAPS = _core("configmaps", "ConfigMap")
 SECRETS = _core("secrets", "Secret")
 SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount")
-RESOURCE_QUOTAS = _core("resourcequotas", "ResourceQuota")
 EVENTS = _core("events", "Event")
 NODES = _core("nodes", "Node", namespaced=False)
 NAMESPACES = _core("namespaces", "Namespace", namespaced=False)
@@ -61,7 +60,6 @@ ACCESS_REVIEWS = _in(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
 
-GATEWAYS = _in("gateway.networking.k8s.io", "v1", "gateways", "Gateway")
 HTTP_ROUTES = _in("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute")
 INFERENCE_POOLS = _in("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool")
 VIRTUAL_SERVICES = _in("networking.istio.io", "v1", "virtualservices", "VirtualService")

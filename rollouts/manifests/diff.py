@@ -8,23 +8,10 @@ from enum import StrEnum
 
 from rollouts.errors import Conflict, Forbidden, Invalid, NotFound
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import Resource
-from rollouts.kube.objects import written
-from rollouts.kube.resources import (
-    ADMISSION_BINDINGS,
-    ADMISSION_POLICIES,
-    DEPLOYMENTS,
-    NETWORK_POLICIES,
-    NODE_POOLS,
-    POD_DISRUPTION_BUDGETS,
-    SCALED_OBJECTS,
-    resource_of,
-)
-from rollouts.manifests.conventions import cluster_wide
+from rollouts.kube.resources import resource_of
 from rollouts.manifests.ownership import foreign_object, with_preserved_fields
-from rollouts.manifests.routers import ROUTERS
 from tidegate.core.model import Json, Value
-from tidegate.core.names import DELIVERY, MANAGED_BY, MANAGED_BY_LABEL
+from tidegate.core.names import DELIVERY, MANAGED_BY_LABEL
 from tidegate.core.yaml_text import yaml_text
 
 _BY_THE_SERVER = {"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"}
@@ -41,8 +28,6 @@ class DiffState(StrEnum):
     """The API server would not take it, or we may not ask."""
     NOT_OURS = "not tidegate's"
     """It is there, and somebody else's: applying would take it over."""
-    LEFT_OVER = "left over"
-    """It is there, of this delivery, and no longer wanted: such as the autoscaler of another kind."""
 
 
 class ObjectDiff(Value):
@@ -75,42 +60,13 @@ def _settled(seen: Json, wanted: Json) -> str:
     return yaml_text({key: value for key, value in {**seen, "metadata": metadata}.items() if key != "status"})
 
 
-_CHOICES: tuple[Resource, ...] = (
-    *(router.resource for router in ROUTERS.values()),
-    SCALED_OBJECTS,
-    DEPLOYMENTS,
-    NODE_POOLS,
-    NETWORK_POLICIES,
-    POD_DISRUPTION_BUDGETS,
-    ADMISSION_POLICIES,
-    ADMISSION_BINDINGS,
-)
-"""Kinds of which a spec asks for one or the other, or none: what a former spec asked for may still act."""
-
-
 async def differences(cluster: KubeClient, wanted: Sequence[Json]) -> tuple[ObjectDiff, ...]:
-    """One for each object that is wanted, in their order, then those that are left over.
+    """One for each object that is wanted, in their order.
 
     Raises:
         FleetError: the cluster did not answer, or did not know who asks.
     """
-    found = [await _difference(cluster, each) for each in wanted]
-    names = {(each.kind, each.name) for each in found}
-    for delivery in dict.fromkeys(each["metadata"]["labels"][DELIVERY] for each in wanted):
-        # Without a namespace of their own, those of another one's delivery of the same name have the same labels.
-        labels, ours = written({DELIVERY: delivery, **MANAGED_BY}), cluster_wide(cluster.namespace, delivery)
-        for resource in _CHOICES:
-            try:
-                listed = [each["metadata"]["name"] for each in (await cluster.list(resource, labels=labels)).items]
-            except (NotFound, Forbidden):
-                # A kind that the cluster does not know, or that we may not see, leaves nothing that we could tell of.
-                continue
-            found += [
-                ObjectDiff(kind=resource.kind, name=name, state=DiffState.LEFT_OVER)
-                for name in listed
-                if (resource.namespaced or name.startswith(ours)) and (resource.kind, name) not in names
-            ]
-    return tuple(found)
+    return tuple([await _difference(cluster, each) for each in wanted])
 
 
 async def _difference(cluster: KubeClient, wanted: Json) -> ObjectDiff:

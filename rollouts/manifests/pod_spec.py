@@ -109,13 +109,6 @@ class NodesSpec(SpecModel):
     """With spot nodes, each engine asks this cloud's metadata server for its notice. Absent where a node termination
     handler drains nodes: then no engine reaches that server."""
     karpenter: KarpenterSpec | None = None
-    accelerators: int | None = Field(default=None, ge=1, le=1024)
-    """Accelerators of one of your nodes; as the largest machines that clouds have when absent."""
-
-    @property
-    def grow(self) -> bool:
-        """Whether nodes are bought when pods find none: then what is on those that are there says little of room."""
-        return self.karpenter is not None or self.gpu_labels is GpuLabels.KARPENTER
 
     @property
     def asks_for_notice(self) -> bool:
@@ -164,28 +157,6 @@ GPUS: Mapping[str, Mapping[GpuLabels, Mapping[str, str]]] = {
 """Labels of a node that has it, by the name that `engine.accelerator` has, as each labeller says it; a labeller that is
 missing never does. Products are as NVIDIA's GPU feature discovery writes the driver's name (`-` for spaces), GKE's and
 Karpenter's as their documentation lists them."""
-
-_MOST_IN_NODE = {"nvidia-a100-40gb": 16}
-"""Of the largest machine that AWS, Google Cloud or Azure has with it (a2-megagpu-16g); 8 of all others: g4dn.metal,
-g6.48xlarge, g5.48xlarge, g6e.48xlarge, p4de.24xlarge, p5.48xlarge, p5e.48xlarge and p6-b200.48xlarge."""
-
-
-def more_than_a_node_has(nodes: NodesSpec, accelerator: str, count: int) -> SpecConflict | None:
-    """A pod is on one node: no scheduler finds room for more than a node has.
-
-    Args:
-        nodes: the fleet's.
-        accelerator: as the spec names it.
-        count: of one engine.
-    """
-    most = nodes.accelerators or (_MOST_IN_NODE.get(accelerator, 8) if accelerator in GPUS else None)
-    if most is None or count <= most:
-        return None
-    whose = "`fleet.nodes.accelerators` says" if nodes.accelerators else "the largest nodes of clouds have"
-    more = "" if nodes.accelerators else "; `fleet.nodes.accelerators`, where yours have more"
-    expected = f"at most {most}, as {whose}: an engine is one pod (docs/concepts/served.md){more}"
-    return SpecConflict(("accelerator_count",), f"{count} of {accelerator} in one pod", expected)
-
 
 _DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 
@@ -270,16 +241,14 @@ class AutoscaleSpec(SpecModel):
     """Requests that wait, for each engine."""
     kv_cache: Percent | None = Field(default=0.75, gt=0, lt=1, validate_default=False)
     """Share of the KV cache in use, on average over engines."""
-    ttft: Duration | None = Field(default=None, gt=timedelta(0))
-    """Time to first token at the 95th percentile."""
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Bounds that leave nothing, no signal at all."""
         least, most = self.min_replicas, self.max_replicas
         if least > most:
             yield SpecConflict(("min_replicas",), str(least), f"at most `max_replicas`, which is {most}")
-        if self.waiting is None and self.kv_cache is None and self.ttft is None:
-            yield SpecConflict(("waiting",), "no signal", "at least one of waiting, kv_cache, ttft")
+        if self.waiting is None and self.kv_cache is None:
+            yield SpecConflict(("waiting",), "no signal", "at least one of waiting, kv_cache")
 
 
 class WarmPoolSpec(SpecModel):

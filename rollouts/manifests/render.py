@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from rollouts.kube.resources import CONFIG_MAPS, EVENTS
+from rollouts.kube.resources import CONFIG_MAPS
 from rollouts.manifests.admission import admission
 from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, driver, public_keys
 from rollouts.manifests.manifest import Place, Release, Site, manifest
@@ -109,6 +109,8 @@ def beside(
         theirs, route = fleet.rollout, fleet.route_kind
         rights = guard_rights(name, theirs.name, route, theirs.route, theirs.workload or "", pools=theirs.services)
         said |= {"traffic": str(fleet.traffic), "theirs": theirs.model_dump(mode="json", exclude_defaults=True)}
-    ours = (*(each for each in rights if each.resource != EVENTS), *asking_rights(services))
     place = Place(name, fleet.namespace)
-    return (*account_with(ours, place, driver(name)), *guarding(place, image, rights, region, said))
+    return (
+        *account_with((*rights, *asking_rights(services)), place, driver(name)),
+        *guarding(place, image, rights, region, said),
+    )

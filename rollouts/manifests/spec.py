@@ -225,10 +225,8 @@ class NetworkSpec(SpecModel):
 
 
 class PreviousSpec(SpecModel):
-    """Versions that were stable, kept warm so that going back needs no start."""
+    """Versions that were stable, kept warm so that going back needs no start; each holds all its GPUs."""
 
-    versions: int = Field(default=2, ge=1, le=5)
-    """How many; each holds the GPUs of all its engines."""
     keep: Duration = Field(default=timedelta(hours=2), gt=timedelta(0))
     """How long after a promotion; at least as long as the bake."""
 
@@ -238,17 +236,9 @@ class CanarySpec(SpecModel):
 
     replicas: int | None = Field(default=None, ge=1)
     """While it gets copies only; as many as the copied share asks for when absent."""
-    min_replicas: int = Field(default=1, ge=1)
-    """Never fewer, whatever its weight: a canary without a ready engine loses its routes."""
     after_abort: Duration = Field(default=timedelta(minutes=5), gt=timedelta(0))
     """How long its engines stay up after they were rolled back, to be looked at; they hold GPUs. To Argo Rollouts, 0
     would mean for ever."""
-
-    def contradictions(self) -> Iterator[SpecConflict]:
-        """Fewer engines than there have to be."""
-        if self.replicas and self.replicas < self.min_replicas:
-            found = f"{self.replicas}, which Argo Rollouts does not raise"
-            yield SpecConflict(("replicas",), found, f"at least `min_replicas`, which is {self.min_replicas}")
 
 
 class ArgoFleetSpec(ClusterFleetSpec):

@@ -282,7 +282,7 @@ class DeliveredModel:
             },
             "replicas": 2,
             "canary": {"replicas": 1, "after_abort": "20s"},
-            "previous": {"versions": 1, "keep": "30m"},
+            "previous": {"keep": "30m"},
             "pod": {
                 **{"cpu": "20m", "memory": "192Mi", "shared_memory": "16Mi", "cache": {"size": "64Mi"}},
                 **{"start_within": "180s", "drain": "8s", "linger": "2s"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from datetime import datetime
 from typing import NamedTuple
 
 from cluster.bed import Bed
@@ -13,10 +12,11 @@ from cluster.stories import Told, told_of
 from e2e.machine import Command, until
 
 from rollouts.cluster.carrier import read_lease
+from rollouts.cluster.model import guard_note
 from rollouts.kube.client import KubeClient
-from rollouts.kube.resources import DEPLOYMENTS, EVENTS, LEASES, PODS
+from rollouts.kube.resources import DEPLOYMENTS, LEASES, PODS, ROLLOUTS
 from rollouts.manifests.conventions import GUARD, guard, lease
-from tidegate.core.model import Json
+from rollouts.model import GuardRollback
 
 PATIENT = ({"canary": {"weights": [50], "at_least": "8m", "within": "9m", "gates": ["latency", "errors"]}},)
 """No gate decides before the story is over."""
@@ -36,13 +36,13 @@ def carrier_killed(bed: Bed) -> Told:
         running.send(signal.SIGKILL)
         running.finish()
         allowed = _heard_of(bed, model) + UNATTENDED_SECONDS
-        event = _event(bed, model, UNATTENDED_SECONDS + TAKE_OVER_SECONDS)
+        taken = _taken(bed, model, UNATTENDED_SECONDS + TAKE_OVER_SECONDS)
         model.exactly(first)
         last = max(each.started for each in model.asked() if each.version == second)
         status = model.start("status", "delivery.yaml").finish()
-        assert event["message"] in status.out, status.out
-    took_over = datetime.fromisoformat(event["firstTimestamp"]).timestamp() - allowed
-    # An Event tells whole seconds.
+        assert str(taken) in status.out, status.out
+    took_over = taken.at.timestamp() - allowed
+    # A Lease may tell whole seconds.
     assert took_over > -1, f"the guard took over {-took_over:.0f} s before the Lease had run out"
     note = f"the Lease had run out; the guard took over {took_over:.0f} s, users were back {last - allowed:.0f} s later"
     return told_of(model, "tidegate killed", note=note)
@@ -52,8 +52,7 @@ def region_back_without_carrier(bed: Bed) -> Told:
     """The API server is killed during the canary and comes back; tidegate was killed meanwhile."""
     model, running, seconds = _left_alone(bed, "unattended-killed", kill=True)
     assert not running.runs
-    event = _event(bed, model, TAKE_OVER_SECONDS)
-    took_over = datetime.fromisoformat(event["firstTimestamp"]).timestamp() - seconds.returned
+    took_over = _taken(bed, model, TAKE_OVER_SECONDS).at.timestamp() - seconds.returned
     note = f"the guard took over {took_over:.0f} s after the API server was back, {seconds}"
     return told_of(model, "tidegate killed", note=note)
 
@@ -124,15 +123,14 @@ def _heard_of(bed: Bed, model: DeliveredModel) -> float:
     return renewed.timestamp()
 
 
-def _event(bed: Bed, model: DeliveredModel, seconds: float) -> Json:
-    """The guard's, once it is there."""
+def _taken(bed: Bed, model: DeliveredModel, seconds: float) -> GuardRollback:
+    """What the guard noted, once it is there."""
     (region,) = model.regions
-    return bed.until("the guard leaves an Event", region, lambda client: _told(client, model.name), seconds=seconds)
+    return bed.until("the guard leaves a note", region, lambda client: _told(client, model.name), seconds=seconds)
 
 
-async def _told(client: KubeClient, name: str) -> Json | None:
-    told = [each for each in (await client.list(EVENTS)).items if each["reason"] == "Unattended"]
-    return next((each for each in told if each["involvedObject"]["name"] == name), None)
+async def _told(client: KubeClient, name: str) -> GuardRollback | None:
+    return guard_note(await client.get(ROLLOUTS, name))
 
 
 def _log(bed: Bed, model: DeliveredModel) -> str:

@@ -178,7 +178,7 @@ def _adoption(version: ModelVersion) -> str:
 
 def _held(count: EngineCount) -> str:
     cost = f", {count.per_hour:,.2f} {count.currency} an hour" if count.per_hour is not None else ""
-    warm = f"; up to {count.warm} more are kept warm after promotions" if count.warm else ""
+    warm = f"; {count.warm} more are kept warm after a promotion" if count.warm else ""
     return (
         f"{count.region}: {count.serving} engines serve, {count.first} more come without users, "
         f"{count.most} at most{cost}{warm}"

@@ -130,7 +130,7 @@ def diff(
     digest: Digest = "",
     exit_code: Annotated[bool, Option("--exit-code", help="Exit with 1 when anything differs.")] = False,
 ) -> int:
-    """Show what applying a region's objects would change in its cluster, and what is left over there.
+    """Show what applying a region's objects would change in its cluster.
 
     Sends dry runs to the API server; changes nothing.
 

@@ -32,6 +32,10 @@ def serve(
     start: Annotated[
         Literal["process", "workflow"], Option(help="Run `deliver` on this machine, or submit a workflow.")
     ] = "process",
+    queue: Annotated[
+        Literal["newest", "wait"],
+        Option(help="Versions that arrive during a delivery: deliver only the newest, or each in turn."),
+    ] = "newest",
     every: Annotated[
         Duration, Option(parser=duration, help="Polling interval of the registry; webhooks only shorten the wait.")
     ] = Duration(seconds=30),
@@ -42,28 +46,29 @@ def serve(
     """Start a delivery whenever a model version gets the alias.
 
     Learns of it by MLflow's webhooks and by polling. Starts `deliver` or a workflow, one at a time for each model,
-    no matter who started the last. Moves nothing itself; its deliveries go on when it stops. Of versions that get
-    the alias during a delivery the last is delivered. MLflow signs with TIDEGATE_WEBHOOK_SECRET.
+    no matter who started the last. Moves nothing itself; its deliveries go on when it stops. MLflow signs with
+    TIDEGATE_WEBHOOK_SECRET; during a rotation, TIDEGATE_WEBHOOK_SECRET_BEFORE is valid too.
 
     \b
     Examples:
       tidegate serve delivery.yaml
       tidegate serve delivery.yaml --address 0.0.0.0:8093 --register https://tidegate.example.com/webhooks/mlflow
       tidegate serve delivery.yaml --address 0.0.0.0:8093 --token serve.token --tls-cert c.pem --tls-key k.pem
-      tidegate serve delivery.yaml --start workflow
+      tidegate serve delivery.yaml --start workflow --queue wait
     """
     from pipelines.adapters.specs import read_delivery
     from pipelines.adapters.trigger_server import serve_triggers
     from pipelines.adapters.web_server import ListenOptions, listening
+    from pipelines.requests import QueuePolicy
     from pipelines.state import StateFolder
-    from pipelines.triggers.webhooks import SECRET, secret_of
+    from pipelines.triggers.webhooks import SECRET, secrets_of
 
     if not timedelta(seconds=1) <= every <= timedelta(days=1):
         raise UsageError(f"--every {every}: expected 1s to 1d")
     listen = ListenOptions(address, token, host or (), tls_cert, tls_key)
     read, state = read_delivery(spec), StateFolder(given().state)
-    secret = secret_of(os.environ, needed=register is not None or not listen.is_local)
-    if not secret:
+    secrets = secrets_of(os.environ, needed=register is not None or not listen.is_local)
+    if not secrets:
         given().note(f"{SECRET} is not set: webhooks are refused, and the registry is polled every {every}")
     with listening(listen) as listener:
         serving = serve_triggers(
@@ -74,8 +79,9 @@ def serve(
             tracking_uri=given().tracking_uri,
             context=given().context,
             workflows=start == "workflow",
+            policy=QueuePolicy(queue),
             every=every,
-            secret=secret,
+            secrets=secrets,
             register=register,
         )
         asyncio.run(serving)

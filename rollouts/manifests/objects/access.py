@@ -12,7 +12,6 @@ from rollouts.kube.resources import (
     ADMISSION_POLICIES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    EVENTS,
     HTTP_ROUTES,
     RESOURCES,
     ROLE_BINDINGS,
@@ -73,9 +72,8 @@ create leases
 get,update leases {lease}
 get,patch,update {kind} {route}
 list pods
-create events
 """
-"""For every kind of region: the Lease, the weights, what pods say, and what a guard tells."""
+"""For every kind of region: the Lease, the weights, and what pods say."""
 MOVED = """
 get,patch rollouts {rollout}
 patch rollouts/status {rollout}
@@ -86,7 +84,7 @@ list replicasets
 LOOKED_AT = """
 update rollouts {name}
 get,list rollouts,replicasets,pods
-list events,resourcequotas
+list events
 """
 """Besides, of a Rollout that is rendered, with what a doctor reads."""
 SAMPLED = """
@@ -146,7 +144,7 @@ def rights(site: Site) -> Rights:
         **({"scaledobjects": name} if fleet.autoscale else {}),
     }
     return (
-        *(each for each in guard_rights(name, name, fleet.route_kind, name) if each.resource != EVENTS),
+        *guard_rights(name, name, fleet.route_kind, name),
         # Server-side apply is a patch; of an object that is not there yet it asks for `create` too.
         *_rights("\n".join(f"create {kind}\nget,patch {kind} {names}" for kind, names in applied.items())),
         *_rights(LOOKED_AT, name=name),
@@ -156,14 +154,9 @@ def rights(site: Site) -> Rights:
 
 
 def cluster_rights(site: Site) -> Rights:
-    """Outside of the namespace, reading only: whether pods would find a node, and which policies hold tidegate.
-
-    What others run on the nodes is seen only where that decides whether there is room: a node that is bought when it
-    is needed has nobody on it.
-    """
+    """Outside of the namespace, reading only: which policies hold tidegate."""
     names = " ".join(policy_names(site))
-    rows = ["list nodes", *(() if site.fleet.nodes.grow else ("list pods",))]
-    rows += [f"get {each.plural} {names}" for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if names]
+    rows = [f"get {each.plural} {names}" for each in (ADMISSION_POLICIES, ADMISSION_BINDINGS) if names]
     return _rights("\n".join(rows))
 
 
@@ -174,7 +167,7 @@ def access(site: Site) -> tuple[Json, ...]:
     if not site.release.driver:
         return accounts
     name, rules = driver(site.name), [right.rule for right in cluster_rights(site)]
-    everywhere = _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, rules, site, name)
+    everywhere = _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, rules, site, name) if rules else ()
     return (*accounts, *account_with(rights(site), site, name), *everywhere)
 
 

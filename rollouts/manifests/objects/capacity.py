@@ -156,7 +156,7 @@ class Signal(NamedTuple):
     target: float
 
 
-WAITING, KV_CACHE, TTFT = "waiting", "kv-cache", "ttft"
+WAITING, KV_CACHE = "waiting", "kv-cache"
 """Names of the signals."""
 
 
@@ -169,14 +169,9 @@ def signals(site: Site, wanted: AutoscaleSpec) -> tuple[Signal, ...]:
         users, canary = f"sum({metric}{{{stable}}})", f'sum({metric}{{{place},role="canary"}})'
         return f"{users} + (({canary} unless on () ({copied} > 0)) or on () 0 * {users})"
 
-    # Engines, each as slow as all: twice the target asks for twice the engines. An idle region asks for none.
-    engines = f"count(vllm:num_requests_running{{{stable}}})"
-    buckets = f"sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{{{stable}}}[2m]))"
-    late = f"({engines} * (histogram_quantile(0.95, {buckets}) >= 0)) or 0 * {engines}"
     asked = (
         (WAITING, both("vllm:num_requests_waiting"), wanted.waiting),
         (KV_CACHE, both("vllm:kv_cache_usage_perc"), wanted.kv_cache),
-        (TTFT, late, wanted.ttft.total_seconds() if wanted.ttft else None),
     )
     return tuple(Signal(name, query, target) for name, query, target in asked if target is not None)
 

@@ -21,12 +21,7 @@ MEMORY = "192Mi"
 def guard_of(site: Site) -> tuple[Json, ...]:
     """The guard of a Rollout that is rendered; nothing where no image is known."""
     fleet = site.fleet
-    place = {
-        "traffic": str(fleet.traffic),
-        "start_seconds": fleet.pod.ready_within.total_seconds(),
-        "after_abort_seconds": fleet.canary.after_abort.total_seconds(),
-        "warm_versions": fleet.previous.versions if fleet.previous else None,
-    }
+    place = {"traffic": str(fleet.traffic), "start_seconds": fleet.pod.ready_within.total_seconds()}
     rights, release = guard_rights(site.name, site.name, fleet.route_kind, site.name), site.release
     return guarding(
         site, release.guard, rights, release.region, place, user=fleet.pod.user, pull_secrets=fleet.pod.pull_secrets

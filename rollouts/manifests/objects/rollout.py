@@ -89,7 +89,7 @@ def steps_of(release: Release, canary: CanarySpec, replicas: int) -> list[Json]:
         replicas: engines of the stable.
     """
     if canary.replicas or not release.mirror:
-        number = canary.replicas or canary.min_replicas
+        number = canary.replicas or 1
         share = math.floor(100 * number / replicas)
         first: Json = {"replicas": number}
     else:
@@ -118,9 +118,6 @@ def _strategy(site: Site, analyses: tuple[Json, ...]) -> Json:
     # The background analysis begins with users: before, nobody's requests are at stake.
     first = next((index for index, step in enumerate(steps) if step.get("setWeight")), None)
     watched = {**_analysis(analyses), "startingStep": first} if analyses and first is not None else {}
-    # How long and how many versions stay up behind the stable.
-    warm: Json = {"scaleDownDelaySeconds": whole_seconds(previous.keep) if previous else 30}
-    warm |= {"scaleDownDelayRevisionLimit": previous.versions} if previous else {}
     return {
         "stableService": stable_service(site.name),
         "canaryService": canary_service(site.name),
@@ -131,10 +128,11 @@ def _strategy(site: Site, analyses: tuple[Json, ...]) -> Json:
         # trial has as many engines more as its steps say, and this is no place to bound them.
         "maxSurge": 1,
         "maxUnavailable": 0,
-        "minPodsPerReplicaSet": fleet.canary.min_replicas,
+        # A canary without a ready engine loses its routes.
+        "minPodsPerReplicaSet": 1,
         # With it users whom the stable has no engines for would stay on a canary that failed (argo-rollouts#3372).
         "dynamicStableScale": False,
-        **warm,
+        "scaleDownDelaySeconds": whole_seconds(previous.keep) if previous else 30,
         "abortScaleDownDelaySeconds": whole_seconds(fleet.canary.after_abort),
         **({"analysis": watched} if watched else {}),
         "steps": steps,

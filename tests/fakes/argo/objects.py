@@ -92,7 +92,6 @@ class Rollout:
         self.selector: Json = spec.get("selector") or self._own.get("selector") or {}
         self.strategy: Json = spec["strategy"].get("canary") or {}
         """Of a canary: another one is not simulated."""
-        self.dynamic = bool(self.strategy.get("dynamicStableScale"))
         self.replicas, self.paused = int(spec.get("replicas", 1)), bool(spec.get("paused"))
         self.steps: list[Json] = self.strategy.get("steps", [])
         self.step_index = int(status.get("currentStepIndex", 0)) if self.steps else None

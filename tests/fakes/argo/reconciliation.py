@@ -71,12 +71,6 @@ class Reconciliation:
         return self.stable is not None and (self.new is None or self.new.name != self.stable.name)
 
     @property
-    def weights(self) -> Json | None:
-        """As this reconciliation set them."""
-        weights: Json | None = self.status.get("canary", {}).get("weights")
-        return weights
-
-    @property
     def halted(self) -> bool:
         """`haltProgress`: no replica set is scaled and no service switched."""
         return self.rollout.paused

@@ -64,56 +64,21 @@ def replicas_or_weight(rollout: Rollout) -> tuple[int | None, int]:
     return None, current_set_weight(rollout)
 
 
-def weight_of_way_back(rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet) -> int:
-    """The weight that an abort steps down to next while a stable that follows its weight grows again, since 1.9.0.
-
-    The highest `setWeight` that needs fewer pods than the canary has, or the stable lacks (`GetDesiredCanaryWeight`): a
-    canary that keeps its pods holds its users, for ever (argo-rollouts#4898, #4841; real-cluster runs of 1.9.1).
-    """
-    serve = max(rollout.replicas - stable.available, new.available if new else 0)
-    weights = [int(step["setWeight"]) for step in rollout.steps if "setWeight" in step]
-    return max((weight for weight in weights if _share(rollout, weight) < serve), default=0)
-
-
-def routed_counts(
-    rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet | None, weights: Json | None
-) -> tuple[int, int]:
-    """Canary and stable.
-
-    The stable stays whole, unless `dynamicStableScale`: then it follows its weight, the higher of the one it has and
-    the one it will have, and an aborted canary keeps what its weight needs.
-    """
+def canary_count(rollout: Rollout) -> int:
+    """Pods of the canary; the stable stays whole."""
     named, weight = replicas_or_weight(rollout)
-    canary = named if named is not None else _at_least(rollout, _share(rollout, weight))
-    if not rollout.dynamic:
-        return canary, rollout.replicas
-    if rollout.aborted and stable is not None:
-        weight = weight_of_way_back(rollout, new, stable)
-    count = _share(rollout, 100 - weight)
-    if weights is not None:
-        count = max(count, _share(rollout, weights["stable"]["weight"]))
-        if rollout.aborted:
-            canary = max(canary, _share(rollout, weights["canary"]["weight"]))
-    return _at_least(rollout, canary), _at_least(rollout, count)
+    if named is not None:
+        return named
+    count = math.ceil(weight * rollout.replicas / 100)
+    return max(count, int(rollout.strategy.get("minPodsPerReplicaSet", 0))) if count else count
 
 
-def at_desired_counts(
-    rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet | None, weights: Json | None
-) -> bool:
+def at_desired_counts(rollout: Rollout, new: ReplicaSet | None, stable: ReplicaSet | None) -> bool:
     """Whether a step's pods are there: the canary's available, the stable's created."""
-    canary, whole = routed_counts(rollout, new, stable, weights)
+    canary = canary_count(rollout)
     if new is None or new.replicas != canary or new.available != canary:
         return False
-    return rollout.dynamic or (stable is not None and whole == stable.replicas == stable.actual)
-
-
-def _share(rollout: Rollout, weight: int) -> int:
-    return math.ceil(weight * rollout.replicas / 100)
-
-
-def _at_least(rollout: Rollout, count: int) -> int:
-    least = int(rollout.strategy.get("minPodsPerReplicaSet", 0))
-    return max(count, least) if count else count
+    return stable is not None and rollout.replicas == stable.replicas == stable.actual
 
 
 _NOT_COPIED = (LAST_APPLIED, REVISION)
@@ -181,11 +146,8 @@ def scale(r: Reconciliation, rs: ReplicaSet, count: int) -> bool:
 
 
 def delays_on_abort(r: Reconciliation) -> bool:
-    """`shouldDelayScaleDownOnAbort`: unless the canary is to stay, or follows weights."""
-    if not r.pauses.aborted or r.stable is None:
-        return False
-    said = "abortScaleDownDelaySeconds" in r.rollout.strategy
-    return r.rollout.abort_scale_down_delay is not None and (said or not r.rollout.dynamic)
+    """`shouldDelayScaleDownOnAbort`: unless the canary is to stay."""
+    return r.pauses.aborted and r.stable is not None and r.rollout.abort_scale_down_delay is not None
 
 
 def remove_deadlines(r: Reconciliation) -> None:
@@ -215,21 +177,19 @@ def scale_new(r: Reconciliation, count: int) -> bool:
 
 
 def scale_down_others_of_canary(r: Reconciliation) -> bool:
-    """Old versions stay until their deadline, newest first within the revision limit, while pods enough serve."""
+    """Old versions stay until their deadline, while pods enough serve."""
     others = [rs for rs in r.others if rs.replicas > 0]
     scaled = _drop_unhealthy(r, others)
     spare = sum(rs.available for rs in r.all) - r.rollout.replicas
-    kept = 0
     for rs in _newest_first(others):
         if spare <= 0:
             break
         if rs.replicas == 0 or is_referenced(r, rs):
             continue
         old = rs.replicas
-        if (r.rollout.fully_promoted or rs.scale_down_at is not None) and not r.rollout.dynamic:
-            kept, count = _keep_until_deadline(r, rs, kept)
-        else:
-            count = 0  # a version that another one overtook half-way, or a stable that follows its weight
+        # Not one that another one overtook half-way.
+        waits = r.rollout.fully_promoted or rs.scale_down_at is not None
+        count = _keep_until_deadline(r, rs) if waits else 0
         if scale(r, rs, count):
             spare -= old - count
             scaled = True
@@ -253,19 +213,16 @@ def selector_of(service: Json | None) -> str:
     return str(((service or {}).get("spec", {}).get("selector") or {}).get(HASH_LABEL, ""))
 
 
-def _keep_until_deadline(r: Reconciliation, rs: ReplicaSet, kept: int) -> tuple[int, int]:
-    """How many are kept with this one, and its pods (`scaleDownDelayHelper`)."""
-    limit = r.rollout.strategy.get("scaleDownDelayRevisionLimit", math.inf)
-    until, delay = rs.scale_down_at, r.rollout.scale_down_delay
+def _keep_until_deadline(r: Reconciliation, rs: ReplicaSet) -> int:
+    """Its pods (`scaleDownDelayHelper`)."""
+    until = rs.scale_down_at
     if until is None:
-        if kept >= limit:
-            return kept, 0
-        _set_deadline(r, rs, delay)
-        return kept + 1, rs.replicas
-    if kept + 1 > limit or until <= r.now:
-        return kept + 1, 0
-    r.world.wake(until)
-    return kept + 1, rs.replicas
+        _set_deadline(r, rs, r.rollout.scale_down_delay)
+    elif until <= r.now:
+        return 0
+    else:
+        r.world.wake(until)
+    return rs.replicas
 
 
 def _set_deadline(r: Reconciliation, rs: ReplicaSet, delay: timedelta) -> None:

@@ -17,7 +17,7 @@ from fakes.argo.reconciliation import (
     with_conditions,
     within_window,
 )
-from fakes.argo.replica_sets import at_desired_counts, routed_counts
+from fakes.argo.replica_sets import at_desired_counts
 from fakes.argo.traffic import reconcile_canary_services, reconcile_traffic
 
 from tidegate.core.model import Json
@@ -43,13 +43,10 @@ def scale_canary(r: Reconciliation) -> bool:
     if r.halted:
         return False
     replica_sets.remove_deadlines(r)
-    if r.has_stable and r.stable is not None:
-        # By the weights before this reconciliation: a stable that follows its weight goes one step behind it.
-        desired = routed_counts(r.rollout, r.new, r.stable, r.rollout.weights)[1]
-        if replica_sets.scale(r, r.stable, desired):
-            return True
-    desired = routed_counts(r.rollout, r.new, r.stable, r.weights)[0]
-    return replica_sets.scale_new(r, desired) or replica_sets.scale_down_others_of_canary(r)
+    if r.has_stable and r.stable is not None and replica_sets.scale(r, r.stable, r.rollout.replicas):
+        return True
+    count = replica_sets.canary_count(r.rollout)
+    return replica_sets.scale_new(r, count) or replica_sets.scale_down_others_of_canary(r)
 
 
 def _pause_at_step(r: Reconciliation) -> None:
@@ -117,7 +114,7 @@ def _completed(r: Reconciliation, step: Json) -> bool:
         return False
     if "pause" in step:
         return r.pauses.step_completed
-    return at_desired_counts(r.rollout, r.new, r.stable, r.weights)
+    return at_desired_counts(r.rollout, r.new, r.stable)
 
 
 def _set_index(r: Reconciliation, status: Json, index: int) -> None:

@@ -15,7 +15,6 @@ from fakes.argo.replica_sets import (
     current_set_weight,
     previous_set_weight,
     selector_of,
-    weight_of_way_back,
 )
 
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
@@ -110,20 +109,8 @@ def reconcile_canary_services(r: Reconciliation) -> None:
     """
     canary = r.rollout.strategy.get("canaryService")
     ensure_targets(r, r.rollout.strategy.get("stableService"), r.stable)
-    if not r.pauses.aborted and going_back_by_weight(r) is None:
+    if not r.pauses.aborted:
         ensure_targets(r, canary, r.new)
-
-
-def going_back_by_weight(r: Reconciliation) -> str | None:
-    """The hash that still has traffic while a stable that follows its weight grows again.
-
-    With `dynamicStableScale`, when the template went back to the stable's (`isDynamicallyRollingBackToStable`).
-    """
-    if not (r.rollout.fully_promoted and r.rollout.dynamic and r.rollout.weights):
-        return None
-    last = str(r.rollout.weights["canary"].get("podTemplateHash", ""))
-    grown = r.new is None or last == r.new.hash or r.new.available >= r.rollout.replicas
-    return None if grown else last
 
 
 def reconcile_traffic(r: Reconciliation) -> None:
@@ -140,42 +127,17 @@ def reconcile_traffic(r: Reconciliation) -> None:
 def _desired(r: Reconciliation) -> tuple[int, str]:
     """The canary's weight, and the hash that gets it."""
     new_hash = r.new.hash if r.new is not None else ""
-    if (last := going_back_by_weight(r)) is not None:
-        return _weight_back(r), last
     if r.rollout.fully_promoted:
         return 0, new_hash
     if r.pauses.aborted:
-        weight = _weight_back(r)
-        if not r.rollout.dynamic or weight == 0:
-            ensure_targets(r, r.rollout.strategy.get("canaryService"), r.stable, when_available=False)
-        return weight, new_hash
+        ensure_targets(r, r.rollout.strategy.get("canaryService"), r.stable, when_available=False)
+        return 0, new_hash
     if r.new is None or r.new.available == 0:
         return 0, new_hash
     if r.rollout.promoting_fully:
-        return _weight_of_full_promotion(r), new_hash
+        # What it was until all pods are there.
+        return int(r.rollout.weights["canary"]["weight"]) if r.rollout.weights else 0, new_hash
     return _weight_of_step(r), new_hash
-
-
-def _weight_back(r: Reconciliation) -> int:
-    """0 at once; with `dynamicStableScale` step by step, held while the stable lacks pods for the next, never up again.
-
-    `calculateDesiredWeightOnAbortOrStableRollback`.
-    """
-    if not r.rollout.dynamic or r.stable is None:
-        return 0
-    lacking = 100 - 100 * r.stable.available // max(r.rollout.replicas, 1)
-    weight, now = weight_of_way_back(r.rollout, r.new, r.stable), r.rollout.weights
-    if now is None:
-        return max(weight, lacking)
-    held: int = now["canary"]["weight"]
-    return held if lacking > weight else min(weight, held)
-
-
-def _weight_of_full_promotion(r: Reconciliation) -> int:
-    """What it was until all pods are there; with `dynamicStableScale` as many as are."""
-    if r.rollout.dynamic and r.new is not None:
-        return 100 * r.new.available // max(r.rollout.replicas, 1)
-    return int(r.rollout.weights["canary"]["weight"]) if r.rollout.weights else 0
 
 
 def _weight_of_step(r: Reconciliation) -> int:
@@ -183,7 +145,7 @@ def _weight_of_step(r: Reconciliation) -> int:
     index = r.rollout.step_index
     if index is None:
         return 0
-    if not at_desired_counts(r.rollout, r.new, r.stable, None):
+    if not at_desired_counts(r.rollout, r.new, r.stable):
         return previous_set_weight(r.rollout, index)
     return current_set_weight(r.rollout) if r.rollout.step is not None else 100
 

@@ -70,8 +70,6 @@ class Rules:
         self._users_alone = False
         self.broken: list[str] = []
         """Which rules were broken, when, and by whom."""
-        self.log: list[str] = []
-        """Every write to what says whose a region is, and where its users go."""
         for name, region in regions.items():
             region.cluster.on_change(lambda event, name=name: self._look(name, event))  # type: ignore[misc]
 
@@ -112,7 +110,6 @@ class Rules:
     def _one_holder(self, region: str, event: Event) -> None:
         """Anyone who takes a Lease has a number above that of the one who had it."""
         before, after = read_lease(event.before) if event.before else None, read_lease(event.after)
-        self._note(f"{region} Lease of number {after.number}, held: {bool(after.token)}")
         if after.token:
             self._numbers[region, after.token] = after.number
         if before is None:
@@ -122,7 +119,6 @@ class Rules:
             self._say(region, f"the Lease went from {before} to {after}")
 
     def _no_write_of_one_who_was_replaced(self, region: str, event: Event) -> None:
-        self._note(f"{region} {event.kind.plural} of number {carrier_number(event.after)}")
         asking = self._story.asking
         if asking is None or asking not in self._carriers:
             return
@@ -147,13 +143,8 @@ class Rules:
     def _no_users_again(self, region: str, event: Event) -> None:
         weight = self._regions[region].weight_of
         before, after = weight(event.before) if event.before else 0, weight(event.after)
-        self._note(f"{region} {before} % -> {after} %")
         if after > before and (region in self._aborted or region in self._settled):
             self._say(region, f"users went from {before} to {after} % after the abort")
-
-    def _note(self, what: str) -> None:
-        who = self._story.asking.name if self._story.asking else "controller"
-        self.log.append(f"{self._story.time.elapsed:.3f} {who} {what}")
 
     def _say(self, region: str, what: str) -> None:
         who = self._story.asking.name if self._story.asking else "the controller"

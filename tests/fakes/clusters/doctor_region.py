@@ -1,13 +1,12 @@
 """One region's cluster with a delivery in it: everything well, until a test breaks it.
 
 The objects are those that tidegate renders, on the fake API server, under the simulated Argo Rollouts controller.
-What no simulation looks after (the controller's log, quotas) is written here as a healthy
-cluster would have it.
+The controller's log, which no simulation looks after, is written here as that of a healthy cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +22,7 @@ from rollouts.doctor.diagnosis import diagnose, examine
 from rollouts.doctor.gather import gather, required_access
 from rollouts.doctor.model import DiagnosisTarget, EvidenceQuery, Finding, ScrapeInterval, metrics_of
 from rollouts.kube.model import MANAGER, Resource
-from rollouts.kube.resources import DEPLOYMENTS, PODS, RESOURCE_QUOTAS, ROLLOUTS, resource_of
+from rollouts.kube.resources import DEPLOYMENTS, PODS, ROLLOUTS, resource_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
@@ -226,10 +225,9 @@ def canary() -> Region:
 
 
 def _install(region: Region) -> None:
-    """What is in a cluster before any delivery: quota, the controller."""
+    """What is in a cluster before any delivery: the controller."""
     cluster = region.cluster
     cluster.create_namespace(CONTROLLER)
-    cluster.create(RESOURCE_QUOTAS, _named("ResourceQuota", "gpus"))
     region.put(_controller())
     region.wait(60)
 
@@ -260,24 +258,6 @@ def _controller() -> Json:
 def _keep_alive(region: Region) -> None:
     """What others than the simulated controllers write all the time."""
     cluster = region.cluster
-    _count_quota(cluster)
     for pod in cluster.list(PODS, namespace=CONTROLLER):
         path = f"/api/v1/namespaces/{CONTROLLER}/pods/{pod['metadata']['name']}/log"
         region.api.texts[path] = lambda: "\n".join([*region.simulation.log, *region.log])
-
-
-def _count_quota(cluster: FakeCluster) -> None:
-    """The quota counts what pods ask for, as its controller does; 16 GPUs when nobody says another number."""
-    used = sum(
-        int(container.get("resources", {}).get("requests", {}).get(GPU, 0))
-        for pod in cluster.list(PODS)
-        for container in pod["spec"]["containers"]
-    )
-    quota = cluster.get(RESOURCE_QUOTAS, "gpus")
-    hard: Mapping[str, str] = quota.get("spec", {}).get("hard", {f"requests.{GPU}": "16"})
-    status = {"hard": hard, "used": {f"requests.{GPU}": str(used)}}
-    cluster.patch(RESOURCE_QUOTAS, "gpus", {"status": status}, subresource="status")
-
-
-def _named(kind: str, name: str) -> Json:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}

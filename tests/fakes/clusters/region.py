@@ -211,8 +211,6 @@ class ClusterRegion:
             entry=place.entry,
             stable_url=place.stable_url,
             canary_url=place.canary_url,
-            warm_versions=self.spec.previous.versions if self.spec.previous else None,
-            after_abort_seconds=self.spec.canary.after_abort.total_seconds(),
             retry_seconds=retry_seconds,
         )
 

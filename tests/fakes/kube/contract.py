@@ -12,7 +12,7 @@ import pytest
 
 from rollouts.errors import Conflict, Invalid, NotFound
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import AccessReview, PatchKind
+from rollouts.kube.model import PatchKind
 from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS, SERVICES
 from tidegate.core.model import Json
 
@@ -171,33 +171,11 @@ class StatusContract:
         assert after["metadata"]["generation"] == 1
 
 
-class ListingContract:
-    """Kubernetes, "Labels and Selectors"."""
-
-    @pytest.mark.parametrize(("term", "names"), [("name=a", ["a"]), ("name", ["a", "b", "c"]), ("name=d", [])])
-    async def test_labels_choose(
-        self, client: KubeClient, note: Note, marked: str, term: str, names: list[str]
-    ) -> None:
-        for name in ("c", "a", "b"):
-            await client.create(CONFIG_MAPS, note(name))
-        found = await client.list(CONFIG_MAPS, labels=f"{MARK}={marked},{term}")
-        assert [one["metadata"]["labels"]["name"] for one in found.items] == names
-
-
-class AccessContract:
-    """SelfSubjectAccessReview, and what a server says about itself."""
-
-    async def test_who_may_do_anything_here_is_told_so(self, client: KubeClient) -> None:
-        assert await client.allowed(AccessReview(verb="create", resource=CONFIG_MAPS))
-
-
 class ServerContract(
     WritingContract,
     PatchingContract,
     ApplyContract,
     StatusContract,
-    ListingContract,
-    AccessContract,
 ):
     """All that is promised of built-in kinds."""
 

@@ -14,7 +14,7 @@ from fakes.engines.local_fleet import REGION
 from fakes.services.chat_servers import FakeJudge
 
 from gates.analyses.agreement import AgreementGate
-from gates.analyses.drift import DriftGate, OutputsAllowed
+from gates.analyses.drift import DriftGate
 from gates.analyses.judge import ScoresGate
 from gates.evidence.batch import ArmName
 from gates.judge.judge import Judge, ScoredPairs
@@ -38,7 +38,7 @@ FASTER = 10.0
 THINGS = ("parcel", "refund", "invoice", "voucher", "battery", "charger", "helmet", "saddle", "pedal", "mirror")
 JUDGED = ScoresGate(max_drop=0.05)
 JUDGE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge", control=JudgeControl(min_asked=10, share=0.5))
-OUTPUTS = OutputsAllowed(features=("length", "refusal"))
+OUTPUTS = {"length": 0.2, "refusal": 0.1}
 
 
 class FastClock(SystemClock):
@@ -90,7 +90,7 @@ async def shadow(host: FleetHost, folder: Path, engine: Engine) -> SequentialTes
         settings={
             "agreement": AgreementGate(min_similarity=0.85),
             "judge": JUDGED,
-            "drift": DriftGate(outputs=OUTPUTS),
+            "drift": DriftGate(features=OUTPUTS),
         },
         sources=dict.fromkeys(("agreement", "judge", "drift"), ("samples",)),
         mirrored=1.0,

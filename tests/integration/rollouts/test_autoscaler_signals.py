@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,22 @@ from fakes.fleet import fleet_spec, release
 from fakes.services.prometheus import Series, Test, judged, of_service, tells
 
 from rollouts.manifests.manifest import Site
-from rollouts.manifests.objects.capacity import KV_CACHE, TTFT, WAITING, signals
+from rollouts.manifests.objects.capacity import KV_CACHE, WAITING, signals
 from rollouts.manifests.pod_spec import AutoscaleSpec
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 
-WANTED = AutoscaleSpec(min_replicas=1, max_replicas=8, ttft=timedelta(milliseconds=500))
+WANTED = AutoscaleSpec(min_replicas=1, max_replicas=8)
 QUERY = {signal.name: signal.query for signal in signals(Site(fleet=fleet_spec(), release=release()), WANTED)}
 
 
-def arm(role: str, *, waiting: int, usage: float, engines: int = 2, slow: int = 0, region: str = "eu-west-1") -> Series:
-    """Engines of one role; each first token takes 0.1 to 0.25 s, `slow` of 60 a minute up to 1 s."""
+def arm(role: str, *, waiting: int, usage: float, engines: int = 2, region: str = "eu-west-1") -> Series:
+    """Engines of one role."""
     series = {}
     for engine in range(engines):
         labels = f'region="{region}", role="{role}", instance="{engine}"'
         series[f"vllm:num_requests_waiting{{{labels}}}"] = f"{waiting}x20"
-        series[f"vllm:num_requests_running{{{labels}}}"] = "3x20"
         series[f"vllm:kv_cache_usage_perc{{{labels}}}"] = f"{usage}x20"
-        counts = {"0.1": 0, "0.25": 60 - slow, "0.5": 60 - slow, "1.0": 60, "+Inf": 60}
-        for le, count in counts.items():
-            series[f'vllm:time_to_first_token_seconds_bucket{{le="{le}", {labels}}}'] = f"0+{count}x20"
     return of_service(series, "support-llm")
 
 
@@ -38,11 +33,6 @@ def copied(percent: int) -> Series:
     return of_service(
         {'tidegate_delivery_mirror_percent{region="eu-west-1", version="7"}': f"{percent}x20"}, "support-llm"
     )
-
-
-def idle(series: Series) -> Series:
-    """Nobody asks any more: counters stand still."""
-    return {name: values.replace("+60x", "+0x") for name, values in series.items()}
 
 
 STABLE = arm("stable", waiting=3, usage=0.4)
@@ -61,10 +51,6 @@ ALL: list[Test] = [
         },
         {QUERY[WAITING]: 6, QUERY[KV_CACHE]: 0.8},
     ),
-    # Engines times seconds: over the target of 0.5 s, one engine is enough, or four are wanted.
-    tells("answers in time", STABLE, {QUERY[TTFT]: 0.485}),
-    tells("late answers", arm("stable", waiting=0, usage=0, slow=30), {QUERY[TTFT]: 1.9}),
-    tells("an idle region asks for nothing", idle(STABLE), {QUERY[TTFT]: 0}),
     tells("no engine in sight is no answer", copied(100), {query: {} for query in QUERY.values()}),
 ]
 

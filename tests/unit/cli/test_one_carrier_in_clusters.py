@@ -219,12 +219,11 @@ def leaves_what_is_promoted(told: Told) -> None:
 
 Outcome = Callable[[Told], None]
 RESUME, ROLL_BACK = ("resume", 3), ("rollback", 60)
-ELSEWHERE = Story((("resume", 1), ROLL_BACK), lost=0.03)
 STORIES: Sequence[tuple[str, int, Outcome, Sequence[tuple[Any, float]], dict[str, Any]]] = (
     ("two resume", 0, one_delivers, (RESUME, RESUME), {}),
     ("one sleeps and wakes up", 1003, one_or_neither_delivers, (RESUME, ("resume", 150)), {"asleep": True}),
     ("two roll back", 2002, rolls_back, (("rollback", 3), ("rollback", 3)), {"lost": 0.05}),
-    ("carried elsewhere", 3001, rolls_back, ELSEWHERE.people, {"lost": 0.03}),
+    ("carried elsewhere", 3001, rolls_back, (("resume", 1), ROLL_BACK), {"lost": 0.03}),
     ("on its way back", 4000, rolls_back, (("resume", 1), ("rollback", 40)), {"bad": True}),
     ("killed meanwhile", 5003, rolls_back, (("resume", 1), ROLL_BACK), {"killed": True}),
     ("resumed at once", 6002, rolls_back, (RESUME, ("rollback", 3)), {}),
@@ -270,12 +269,6 @@ def test_there_is_one_carrier_and_in_the_end_one_version(
     story: Story, seed: int, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome(told(story, seed, tmp_path, monkeypatch))
-
-
-def test_the_same_seed_tells_the_same_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = [told(ELSEWHERE, 42, tmp_path / each, monkeypatch).place.rules.log for each in ("once", "again")]
-    assert logs[0] == logs[1]
-    assert len(logs[0]) > 10
 
 
 async def test_the_rules_see_a_write_of_one_who_was_replaced(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from gates.analyses.drift import (
     EDGES,
@@ -15,7 +15,6 @@ from gates.analyses.drift import (
     DriftGate,
     DriftMonitor,
     Feature,
-    OutputsAllowed,
     place_of,
     requests_to_pass,
     spending,
@@ -24,9 +23,10 @@ from gates.analyses.drift import (
 from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
 from gates.model import GateOutcome, Verdict
 from gates.stats.divergence import psi
+from tidegate.core.spec import SpecError, parse_spec
 
 ALPHA = 0.01
-FINISH_ONLY = DriftGate(inputs=None, outputs=OutputsAllowed(psi=0.2, features=(Feature.FINISH_REASON,)))
+FINISH_ONLY = DriftGate(features={Feature.FINISH_REASON: 0.2})
 
 
 class Crowd:
@@ -122,7 +122,7 @@ def test_arms_that_are_asked_different_things_are_not_compared_whatever_they_ans
 
 @pytest.mark.long
 def test_common_drift_and_a_growing_share_are_no_difference_between_arms() -> None:
-    settings = DriftGate(inputs=None, outputs=OutputsAllowed(features=(Feature.LENGTH,)))
+    settings = DriftGate(features={Feature.LENGTH: 0.2})
     for seed in range(20):
         crowd, seen = Crowd(seed), monitor(settings)
         for canary, longer in ((5, 1.0), (25, 2.0), (50, 4.0)):
@@ -189,7 +189,10 @@ def test_nothing_in_either_arm_ever_passes() -> None:
 
 
 def test_a_feature_that_nobody_measures_keeps_the_gate_from_passing() -> None:
-    seen = monitor(DriftGate(inputs=None), of_arms(ended(100, 400, 0), ended(100, 400, 0)))
+    seen = monitor(
+        DriftGate(features={Feature.LENGTH: 0.2, Feature.FINISH_REASON: 0.2}),
+        of_arms(ended(100, 400, 0), ended(100, 400, 0)),
+    )
     verdict = seen.verdict(deadline_passed=True)
     assert verdict.outcome is GateOutcome.INCONCLUSIVE
     assert verdict.reason == "answer length is known of 0 canary and 0 stable requests; at least 100 are needed"
@@ -246,25 +249,28 @@ def test_what_is_not_known_of_a_reply_is_no_value() -> None:
     assert value_of(Feature.REFUSAL, PairedReply(refusal=False)) == "false"
 
 
-def test_a_spec_names_features_alone_or_with_their_threshold() -> None:
-    settings = DriftGate.model_validate({"inputs": {"psi": 0.1}, "outputs": ["length", "finish_reason"]})
-    assert settings.thresholds == {
-        Feature.PROMPT_LENGTH: 0.1, Feature.LANGUAGE: 0.1, Feature.LENGTH: 0.2, Feature.FINISH_REASON: 0.1,
-    }  # fmt: skip
-    for odd in ({"outputs": ["language"]}, {"outputs": None}):
-        with pytest.raises(ValidationError):
-            DriftGate.model_validate(odd)
+@pytest.mark.parametrize(
+    ("features", "problem"),
+    [
+        ({"tone": 0.1}, "'prompt_length', 'language', 'length', 'finish_reason' or 'refusal'"),
+        ({"length": 0}, "greater than 0"),
+        ({"language": 0.1}, "none of answers; expected one or more of finish_reason, length, refusal"),
+    ],
+)
+def test_what_is_no_feature_or_none_of_answers_is_refused(features: dict[str, float], problem: str) -> None:
+    with pytest.raises(SpecError, match=problem):
+        parse_spec(f"features: {json.dumps(features)}", DriftGate, file="drift.yaml")
 
 
 @pytest.mark.long
 def test_a_plan_is_what_healthy_canaries_need() -> None:
     settings = DriftGate()
-    planned = requests_to_pass(settings, stable_per_canary=1)
+    planned = requests_to_pass(tuple(settings.features.items()), 100, 1)
     assert math.isfinite(planned)
     took = [run(settings, seed=seed)[0].numbers["length_requests"] for seed in range(15)]
     assert planned / 1.5 <= float(np.median(took)) <= planned * 1.5
 
 
 def test_a_plan_says_when_no_number_of_requests_is_enough() -> None:
-    settings = DriftGate(inputs=None, outputs=OutputsAllowed(psi=1e-9))
-    assert requests_to_pass(settings, stable_per_canary=1) == math.inf
+    settings = DriftGate(features={Feature.LENGTH: 1e-9})
+    assert requests_to_pass(tuple(settings.features.items()), 100, 1) == math.inf

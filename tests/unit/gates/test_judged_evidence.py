@@ -98,6 +98,15 @@ LINE = lines(1)[0]
             "greater than or equal to 0",
         ),
         (changed(LINE, "arms", 0, "errors", to=10**6), "arms[0]", "{'arm':", "at least 1000000 requests"),
+        (changed(LINE, "arms", 0, "ttft", to=[float("inf")]), "arms[0].ttft[0]", "inf", "a finite number"),
+        (changed(LINE, "arms", 0, "scores", to=[1.5]), "arms[0].scores[0]", "1.5", "less than or equal to 1"),
+        (
+            changed(LINE, "arms", 0, "ttft", to={"edges": [2, 1], "counts": [1, 2, 3]}),
+            "arms[0].ttft",
+            "{'edges': [2, 1]",
+            "edges that rise",
+        ),
+        (changed(LINE, "arms", to=[{"arm": "canary"}] * 2), "", "{'time':", "each pod of an arm once"),
     ],
 )
 def test_a_line_that_is_no_batch_is_refused_with_what_is_wrong_in_it(

@@ -116,6 +116,7 @@ vllm:request_success_total{finished_reason="stop",model_name="m"} 10
     # vllm/v1/metrics/loggers.py since 0.11, with a label for each engine of a pod.
     "vllm 0.33": """
 http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 10
+http_requests_total{handler="/tokenize",method="POST",status="2xx"} 70
 http_requests_total{handler="/v1/completions",method="POST",status="5xx"} 2
 http_requests_total{handler="/metrics",method="GET",status="2xx"} 700
 vllm:time_to_first_token_seconds_bucket{engine="0",le="0.25",model_name="m"} 2

@@ -123,14 +123,6 @@ def test_batches_that_touch_add_up_to_the_whole(path: Path) -> None:
         assert sum((part.ttft for part in parts), ()) == whole.ttft
 
 
-def test_what_is_too_old_is_forgotten_and_refused(path: Path) -> None:
-    source = RecordSource([path], keep=timedelta(seconds=30))
-    write(path, *(a_record(second) for second in range(1, 61)))
-    with pytest.raises(OutsideError, match="are not kept any more; ask for the last 0:00:30 at most"):
-        counted(source)
-    assert counted(source, since=30) == canary(30)
-
-
 @pytest.mark.parametrize("changes", [{"ttft_seconds": -1.0}, {"started": float("nan")}, {"duration_seconds": -0.5}])
 def test_a_time_that_cannot_be_is_no_record(path: Path, changes: dict[str, float]) -> None:
     line = a_record(1).model_copy(update=changes)

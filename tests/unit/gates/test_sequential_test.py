@@ -133,29 +133,6 @@ def test_a_gate_without_a_source_is_a_contradiction() -> None:
         AnalysisPlan(errors=ErrorsGate(), sources={"errors": ()})
 
 
-@pytest.mark.parametrize(
-    ("broken", "message"),
-    [
-        ({"time": math.nan}, "finite"),
-        ({"arms": [{"arm": "canary", "requests": -1}]}, "greater than or equal to 0"),
-        ({"arms": [{"arm": "canary", "requests": 1, "errors": 2}]}, "errors and refused are among them"),
-        ({"arms": [{"arm": "canary", "ttft": [0.1, math.nan]}]}, "finite"),
-        ({"arms": [{"arm": "canary", "ttft": [math.inf]}]}, "finite"),
-        ({"arms": [{"arm": "canary", "ttft": [-0.1]}]}, "greater than or equal to 0"),
-        ({"arms": [{"arm": "canary", "scores": [1.5]}]}, "less than or equal to 1"),
-        ({"arms": [{"arm": "canary", "ttft": {"edges": [0.2, 0.1], "counts": [1, 2, 3]}}]}, "edges that rise"),
-        ({"arms": [{"arm": "canary", "ttft": {"edges": [0.1], "counts": [1]}}]}, "2 counts, one for each edge"),
-        ({"arms": [{"arm": "canary", "ttft": {"edges": [0.1], "counts": [-1, 1]}}]}, "greater than or equal to 0"),
-        ({"arms": [{"arm": "canary"}, {"arm": "canary"}]}, "each pod of an arm once"),
-        ({"arms": [{"arm": "baseline"}]}, "'stable' or 'canary'"),
-        ({"request": 1}, "Extra inputs"),
-    ],
-)
-def test_what_is_no_evidence_is_refused_with_its_reason(broken: dict[str, object], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        Batch.model_validate({"time": 1.0, **broken})
-
-
 COUNTS = st.integers(0, 40) | st.integers(0, 10**7)
 TIMES = st.one_of(
     st.just(()),

@@ -58,7 +58,7 @@ class Trial:
             for body in access(Site(fleet=self.region.spec, release=release))
             if "rules" in body
         }
-        self.region.api.access.allow_only(*rules["Role"], everywhere=tuple(rules["ClusterRole"]))
+        self.region.api.access.allow_only(*rules["Role"])
 
     def of_another_process(self) -> ClusterSamples:
         cluster, time = self.region.client(retry_seconds=0), self.region.time

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clusters.region import ClusterRegion, Endpoints, an_image
-from fakes.clusters.reverting import ARGO_CD, HELM, KUBECTL, ArgoCd, Unserved, kubectl_apply
+from fakes.clusters.reverting import ARGO_CD, HELM, KUBECTL, Unserved, kubectl_apply
 from fakes.clusters.world import REGIONS, ClusterWorld, demo_on_clusters
 from fakes.delivery.world import CHALLENGER, CHAMPION
 
@@ -31,17 +31,17 @@ def _in_git(region: ClusterRegion) -> list[Json]:
     return list(region.render(an_image(CHAMPION)))
 
 
+def _kubectl(region: ClusterRegion, manager: str = KUBECTL) -> list[str]:
+    return kubectl_apply(region.cluster, _in_git(region), manager=manager)
+
+
 def _self_heal(region: ClusterRegion) -> list[str]:
-    return ArgoCd(region.cluster, _in_git(region)).self_heal()
+    return _kubectl(region, ARGO_CD)
 
 
 def _self_heal_server_side(region: ClusterRegion) -> list[str]:
-    options = {"syncPolicy": {"syncOptions": ["ServerSideApply=true"]}}
-    return ArgoCd(region.cluster, _in_git(region), options).self_heal()
-
-
-def _kubectl(region: ClusterRegion) -> list[str]:
-    return kubectl_apply(region.cluster, _in_git(region))
+    region.apply_over(an_image(CHAMPION), manager=ARGO_CD)
+    return ["Rollout"]
 
 
 def _helm(region: ClusterRegion) -> list[str]:

@@ -8,7 +8,7 @@ from math import exp
 
 from gates.planning.forecast import LIKELY
 from gates.traffic import Assumptions, Change, GateForecast
-from pipelines.model import GatePlan, Plan, UnresolvedPlan
+from pipelines.model import Plan, UnresolvedPlan
 from tidegate.core.text import aligned, table_cell
 from tidegate.core.units import duration, format_duration
 
@@ -72,9 +72,9 @@ def forecast_notes(shown: Iterable[GateForecast], assumed: Assumptions) -> list[
 
 def plan_rows(plan: AnyPlan) -> Iterator[tuple[str, ...]]:
     """One for each gate of each step, at most as long as `PLAN_COLUMNS`; gates like those of another step once."""
-    told: dict[tuple[GatePlan, ...], str] = {}
+    told: dict[str, str] = {}
     for step in plan.steps:
-        place = told.setdefault(step.gates, step.id) if step.gates else step.id
+        place = told.setdefault(repr(step.gates), step.id) if step.gates else step.id
         first = (step.id, duration(step.expected_seconds) if step.expected_seconds else "?")
         if place != step.id:
             yield (*first, "as", place)

@@ -63,35 +63,6 @@ def ready(region: TheirRegion) -> Counter[str]:
     return Counter(pod["spec"]["containers"][0]["image"] for pod in pods if is_ready(pod))
 
 
-FIVE = [step for weight in (5, 25, 50, 75, 100) for step in ({"setWeight": weight}, {"pause": {}})]
-
-
-@pytest.mark.parametrize(
-    ("fields", "at", "weight", "engines"),
-    [
-        ({}, 50, 0, (4, 0)),
-        ({}, 100, 0, (4, 0)),
-        ({"minPodsPerReplicaSet": 2}, 50, 25, (3, 2)),
-        ({"abortScaleDownDelaySeconds": 300}, 50, 25, (3, 2)),
-        ({"abortScaleDownDelaySeconds": 300, "minPodsPerReplicaSet": 2}, 50, 25, (3, 2)),
-        ({"abortScaleDownDelaySeconds": 300}, 100, 75, (1, 4)),
-    ],
-)
-async def test_an_abort_of_a_stable_that_follows_its_weight(
-    fields: Json, at: int, weight: int, engines: tuple[int, int]
-) -> None:
-    """25 and 75 for ever; the status says no more than `RolloutAborted` in every case."""
-    region = await theirs(steps=FIVE, replicas=4, dynamicStableScale=True, **fields)
-    await move(region, at)
-    say(region, abort=True)
-    await region.time.sleep(600)
-    assert (stands(region), ready(region)) == (
-        ("Degraded", 0, weight),
-        Counter({ONE.image: engines[0], TWO.image: engines[1]}),
-    )
-    assert region.rollout["status"]["message"].startswith("RolloutAborted")
-
-
 async def test_a_step_is_moved_an_abort_heard_and_the_template_set_back_without_a_step() -> None:
     region = await theirs()
     assert stands(region) == ("Paused", 1, 10)

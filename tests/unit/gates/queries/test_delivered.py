@@ -34,6 +34,12 @@ GATES: dict[str, dict[str, Any]] = {
     "query": {"query": f"pool{{{ARM}}}", "max": 0.5, "held_for": "20s", "broken_for": "20s"},
 }
 NAMES = {kind: f"my-{kind}" for kind in GATES}
+SAID = {
+    "ratio": "canary has ",
+    "quantile": "canary p95 is ",
+    "mean": "canary's mean is ",
+    "query": "the query gives 1.6, which may be at most 0.5",
+}
 
 
 class Team(FakeQueries):
@@ -87,7 +93,7 @@ async def test_a_delivery_is_decided_by_what_a_team_counts(tmp_path: Path, kind:
     assert fine.ending is Ending.DELIVERED, fine.reason
     bad = await delivered(tmp_path / "bad", kind, 8.0)
     assert bad.ending is Ending.ROLLED_BACK
-    assert f"gate {NAMES[kind]}: " in bad.reason
+    assert f"gate {NAMES[kind]}: {SAID[kind]}" in bad.reason
 
 
 SCORED = {

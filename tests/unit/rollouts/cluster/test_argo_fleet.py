@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image, on_trial
@@ -12,7 +14,7 @@ from fakes.kube.store import Event
 
 from rollouts.cluster.model import version_labels
 from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible, Overruled
-from rollouts.kube.model import MANAGER
+from rollouts.kube.model import MANAGER, Resource
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import TrafficRouter, stable_service
 from rollouts.manifests.manifest import Release, Site
@@ -20,6 +22,7 @@ from rollouts.manifests.objects.access import access
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, ROLE
+from tidegate.core.process import notes_to
 from tidegate.testing import versions
 
 
@@ -173,35 +176,6 @@ class TestWaysBack:
         assert ROLE not in labels
         assert pods_of(region, "1") == serving
 
-    @pytest.mark.long
-    async def test_three_aborted_deliveries_leave_the_warm_previous_its_pods(self) -> None:
-        """`scaleDownOldReplicaSetsForCanary` counts an aborted canary among the versions that are kept."""
-        region = ClusterRegion(spec=a_fleet("eu-west-1", previous={"versions": 1, "keep": "2h"}))
-        await promoted(region)
-        warm = pods_of(region, "1")
-        for version in ("3", "4", "5"):
-            await region.fleet.deploy(an_image(version))
-            await region.fleet.shift(50)
-            await region.fleet.rollback("2")
-            await region.time.sleep(400)
-            assert pods_of(region, "1") == warm
-        await region.fleet.rollback("1")
-        assert pods_of(region, "1") == warm
-
-    async def test_a_promotion_after_aborted_deliveries_keeps_as_many_as_the_spec_says(self) -> None:
-        region = ClusterRegion(spec=a_fleet("eu-west-1", previous={"versions": 1, "keep": "2h"}))
-        await promoted(region)
-        for version in ("3", "4"):
-            await region.fleet.deploy(an_image(version))
-            await region.fleet.rollback("2")
-        warm = pods_of(region, "2")
-        await region.fleet.deploy(an_image("6"))
-        await region.fleet.promote()
-        await region.time.sleep(400)
-        assert [len(pods_of(region, version)) for version in ("1", "3", "4")] == [0, 0, 0]
-        await region.fleet.rollback("2")
-        assert pods_of(region, "2") == warm
-
     async def test_a_version_that_was_stable_not_long_ago_is_tried_again_from_the_start(
         self, region: ClusterRegion
     ) -> None:
@@ -217,16 +191,18 @@ class TestWaysBack:
         assert versions(await region.fleet.rollback("1")) == ("1", None, None)
 
 
-async def that_gives_engines_away(**options: float) -> ClusterRegion:
-    """Half of all users are on version 2, in a Rollout whose strategy somebody gave a `dynamicStableScale`."""
-    region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=4, previous=None), **options)
-    await on_trial(region)
-    kept = ("abortScaleDownDelaySeconds", "minPodsPerReplicaSet", "scaleDownDelaySeconds")
-    canary = {**dict.fromkeys(kept), "dynamicStableScale": True}
-    region.edit_rollout(lambda rollout: rollout["spec"]["strategy"]["canary"].update(canary))
-    await region.fleet.shift(50)
-    await region.time.sleep(60)
-    return region
+async def test_a_stable_that_gave_its_engines_away_gets_no_more_users_than_it_can_bear(region: ClusterRegion) -> None:
+    """argo-rollouts#3372: somebody gave the Rollout a `dynamicStableScale` in the middle of a trial."""
+    await on_trial(region, weight=50)
+    seen = await region.fleet.look()
+    assert seen.stable and seen.weight_that_stays == 0
+    rollout, sets = deepcopy(seen.rollout), deepcopy(seen.replica_sets)
+    assert rollout
+    rollout["spec"]["replicas"] = 4
+    rollout["spec"]["strategy"]["canary"]["dynamicStableScale"] = True
+    for each in sets:
+        each["status"]["availableReplicas"] = 3
+    assert replace(seen, rollout=rollout, replica_sets=sets).weight_that_stays == 25
 
 
 class TestAControllerThatIsSilent:
@@ -292,18 +268,6 @@ class TestAControllerThatIsSilent:
         assert (0, 0) in region.splits[-2:]
         assert region.split_at[-1] - begun < 1
 
-    async def test_a_stable_that_gave_its_engines_away_gets_no_more_users_than_it_can_bear(self) -> None:
-        """argo-rollouts#3372: its weight grows as its engines come, and without a controller none come."""
-        region = await that_gives_engines_away()
-        assert len(pods_of(region, "1")) == 2
-        region.simulation.controller_down = True
-        with pytest.raises(FleetError, match="50 % of users stay on version 2") as caught:
-            await region.fleet.rollback("1")
-        assert "2 of 4 engines" in str(caught.value)
-        region.simulation.controller_down = False
-        state = await region.fleet.rollback("1")
-        assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
-
     async def test_a_controller_that_sees_the_abort_a_minute_late_holds_nobody(self, region: ClusterRegion) -> None:
         """After an outage of the API server its watches come back late (client-go's back-off)."""
         await on_trial(region, weight=50)
@@ -318,26 +282,6 @@ class TestAControllerThatIsSilent:
         state = await region.fleet.rollback("1")
         assert (state.phase, versions(state), state.weight) == (RegionPhase.STEADY, ("1", None, None), 0)
 
-    @pytest.mark.parametrize("keeps", [{}, {"abortScaleDownDelaySeconds": 300}], ids=["plain", "kept after aborts"])
-    async def test_an_abort_of_the_region_itself_whose_stable_gave_its_engines_away(self, keeps: Json) -> None:
-        """argo-rollouts#4898: `RolloutAborted` in both cases; only the route says where users are."""
-        region = await that_gives_engines_away(users_per_second=20)
-        region.edit_rollout(lambda rollout: rollout["spec"]["strategy"]["canary"].update(keeps))
-        begun = region.time.elapsed
-        region.abort("the budget burns")
-        await region.time.sleep(600)
-        if keeps:
-            state = await region.fleet.observe()
-            assert state.weight == 50
-            assert "50 % of users are on it still" in (state.problem or "")
-            begun = region.time.elapsed
-            await region.fleet.rollback("1")
-        assert region.splits[-1] == (0, 0)
-        assert region.split_at[-1] - begun < 15
-        answered = await region.users.served("2")
-        await region.time.sleep(60)
-        assert await region.users.served("2") == answered
-
 
 def _die_once_aborted(region: ClusterRegion, body: Json) -> None:
     if body.get("kind") == "Rollout" and (body.get("status") or {}).get("abortedAt"):
@@ -350,6 +294,20 @@ class TestEnginesThatDoNotCome:
         region.simulation.image_pull_fails("2")
         with pytest.raises(EngineDidNotStart, match="Back-off pulling image"):
             await region.fleet.deploy(an_image("2"))
+
+    async def test_a_quota_without_room_for_them_is_told_while_they_are_waited_for(self) -> None:
+        region, lines = ClusterRegion(), list[str]()
+        await region.fleet.deploy(an_image("1"))
+
+        def full(verb: str, kind: Resource, _: Json) -> None:
+            if (verb, kind.plural) == ("create", PODS.plural):
+                raise Refusal(403, "Forbidden", "exceeded quota: gpus")
+
+        region.cluster.admission.append(full)
+        region.time.call_later(70, region.abort_by_hand)
+        with notes_to(lines.append), pytest.raises(Overruled):
+            await region.fleet.deploy(an_image("2"))
+        assert lines == [f"{region.region}: version 2 waits: 403 Forbidden: exceeded quota: gpus"]
 
     async def test_a_canary_that_dies_on_its_way_to_a_weight_is_not_waited_for(self, region: ClusterRegion) -> None:
         await on_trial(region)
@@ -509,10 +467,7 @@ class TestWhatIsOthers:
     async def test_the_rights_that_are_rendered_suffice_for_every_operation(self, region: ClusterRegion) -> None:
         release = Release(delivery=NAME, region=region.region, version="1", digest="d", image="i", driver=True)
         site = Site(fleet=region.spec, release=release)
-        region.api.access.allow_only(
-            *next(each["rules"] for each in access(site) if each["kind"] == "Role"),
-            everywhere=tuple(next(each["rules"] for each in access(site) if each["kind"] == "ClusterRole")),
-        )
+        region.api.access.allow_only(*next(each["rules"] for each in access(site) if each["kind"] == "Role"))
         await promoted(region)
         await region.fleet.rollback("1")
         await region.fleet.deploy(an_image("3"))

@@ -20,7 +20,7 @@ from rollouts.cluster.carrier import UNATTENDED_SECONDS as DEFAULT_SECONDS
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.guard import POLL_SECONDS, Guard, GuardAction
 from rollouts.errors import FleetError, Forbidden, NotTheCarrier
-from rollouts.kube.resources import EVENTS, LEASES, ROLLOUTS
+from rollouts.kube.resources import LEASES, ROLLOUTS
 from rollouts.kube.retry import deadline
 from rollouts.manifests.conventions import UNATTENDED, lease
 from rollouts.model import RegionPhase
@@ -84,15 +84,12 @@ async def test_a_trial_that_nobody_carries_goes_back(region: ClusterRegion) -> N
     assert (holder(region), read_lease(region.cluster.get(LEASES, lease(NAME))).number) == ("", 2)
 
 
-async def test_it_is_told_on_the_rollout_and_in_an_event_and_by_the_one_who_looks(region: ClusterRegion) -> None:
+async def test_it_is_told_on_the_rollout_and_by_the_one_who_looks(region: ClusterRegion) -> None:
     await on_trial(region)
     (back,) = await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
     told = str(back.taken)
     assert told.startswith("version 2 was rolled back by the region's guard at 2026-01-01 00:0")
     assert told.endswith(f" UTC: nothing was heard of its carrier (ci-7 (process 7)) since {back.taken.since:%H:%M:%S}")
-    (event,) = (each for each in region.cluster.list(EVENTS) if each["reason"] == "Unattended")
-    assert (event["type"], event["message"], event["involvedObject"]["name"]) == ("Warning", told, NAME)
-    assert event["involvedObject"]["uid"] == region.rollout["metadata"]["uid"]
     state = await region.open(carrier=None).observe()
     assert state.unattended == back.taken
 
@@ -141,9 +138,7 @@ async def test_a_lease_that_somebody_deleted_is_made_again_by_a_carrier_that_liv
 
 
 @pytest.mark.parametrize("another", [False, True], ids=["the guard lives on", "the guard starts again"])
-async def test_a_controller_that_sees_the_abort_late_is_one_rescue_and_one_event(
-    region: ClusterRegion, another: bool
-) -> None:
+async def test_a_controller_that_sees_the_abort_late_is_one_rescue(region: ClusterRegion, another: bool) -> None:
     """As after an outage of the API server, whose watches it begins again up to a minute later; here it takes longer
     than a carrier may be silent."""
     await on_trial(region)
@@ -156,9 +151,6 @@ async def test_a_controller_that_sees_the_abort_late_is_one_rescue_and_one_event
     region.simulation.controller_down = False
     told += await looks(guard, region, 60)
     assert [each.taken for each in told] == [back.taken] * another
-    assert [each["message"] for each in region.cluster.list(EVENTS) if each["reason"] == "Unattended"] == [
-        str(back.taken)
-    ]
     assert (await region.open(carrier=None).observe()).unattended == back.taken
     assert holder(region) == ""
 

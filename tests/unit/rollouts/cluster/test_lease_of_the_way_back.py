@@ -62,9 +62,9 @@ async def test_the_one_who_was_replaced_cannot_say_that_it_is_over(region: Clust
 
 
 async def test_a_version_that_is_cold_is_started_from_its_own_replica_set(region: ClusterRegion) -> None:
-    for version in ("2", "3", "4"):
-        await region.fleet.deploy(an_image(version))
-        await region.fleet.promote()
+    await region.fleet.deploy(an_image("2"))
+    await region.fleet.promote()
+    await region.time.sleep(2 * 3600)
     assert "1" not in (await region.fleet.observe()).warm
     fleet = region.open(carrier=PERSON)
     back = await fleet.restart("1")

@@ -19,7 +19,6 @@ from rollouts.kube.resources import (
     HTTP_ROUTES,
     NETWORK_POLICIES,
     PODS,
-    RESOURCE_QUOTAS,
     ROLLOUTS,
     SERVICES,
     VIRTUAL_SERVICES,
@@ -276,10 +275,6 @@ TRAFFIC = [
 ]
 
 
-def quota(region: Region, gpus: str) -> None:
-    region.cluster.patch(RESOURCE_QUOTAS, "gpus", {"spec": {"hard": {f"requests.{GPU}": gpus}}})
-
-
 def refused_by_the_api_server(region: Region) -> None:
     def refuse(verb: str, kind: Resource, body: Json) -> None:
         if (verb, kind.plural) == ("create", "pods"):
@@ -327,7 +322,6 @@ def guard_not_ready(**state: Any) -> Break:
 
 
 OF_PODS = [
-    Row("pods-refused", f"quota gpus has 1 requests.{GPU} left", lambda region: quota(region, "3")),
     Row("pods-refused", "no PriorityClass", refused_by_the_api_server),
     Row("pods-unschedulable", f"Insufficient {GPU}", without_a_node),
     Row("image-not-pulled", "ImagePullBackOff", without_image),

@@ -7,20 +7,19 @@ from fakes.clusters.region import moved_in
 
 from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import EvidenceQuery, metrics_of
-from rollouts.kube.model import EVERYWHERE
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, NODES, ROLLOUTS, SERVICES
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import guard
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
 
 
 def act_as_driver(region: Region) -> None:
-    """With the Role and ClusterRole that are rendered, and nothing else."""
+    """With the Role that is rendered, and nothing else."""
     release = Release(delivery=NAME, region=REGION, version="7", digest="7" * 64, image="engine")
     release = release.model_copy(update={"guard": GUARD_IMAGE, "driver": True})
     rendered = access(Site(fleet=region.spec, release=release))
     rules = {body["kind"]: body["rules"] for body in rendered if "rules" in body}
-    region.api.access.allow_only(*rules["Role"], everywhere=tuple(rules["ClusterRole"]))
+    region.api.access.allow_only(*rules["Role"], everywhere=tuple(rules.get("ClusterRole", ())))
 
 
 async def test_the_rights_that_are_rendered_are_all_that_a_delivery_needs() -> None:
@@ -63,7 +62,6 @@ def test_every_right_is_a_question_of_its_own() -> None:
     assert len(set(questions)) == len(questions)
     status = [one for one in questions if one.resource == ROLLOUTS and one.subresource == "status"]
     assert [(one.verb, one.name, one.namespace) for one in status] == [("patch", NAME, None)]
-    assert [(one.verb, one.namespace) for one in questions if one.resource == NODES] == [("list", EVERYWHERE)]
 
 
 async def test_a_release_of_somebody_else_is_found_object_by_object() -> None:

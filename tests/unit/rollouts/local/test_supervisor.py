@@ -46,14 +46,6 @@ def ward() -> Ward:
     return Ward(FakeEngines())
 
 
-async def test_an_engine_that_dies_again_is_tried_at_once(ward: Ward) -> None:
-    await ward.look(3)
-    ward.engines.newest("6").alive = False
-    await ward.look(3)
-    assert ward.running["6"].alive
-    assert len(ward.engines.started) == 2
-
-
 async def test_an_effort_for_what_was_replaced_meanwhile_is_given_up() -> None:
     slow = SlowEngines()
     ward = Ward(slow)

@@ -35,7 +35,7 @@ autoscales = st.builds(
     lambda least, more, rest: {"min_replicas": least, "max_replicas": least + more, **rest},
     st.integers(1, 4),
     st.integers(0, 12),
-    some(waiting=st.floats(0.001, 100), ttft=lengths, kv_cache=shares),
+    some(waiting=st.floats(0.001, 100), kv_cache=shares),
 )
 nodes = some(
     selector=st.dictionaries(keys, texts, max_size=2),
@@ -70,8 +70,8 @@ fleets = some(
     ),
     replicas=st.integers(1, 12),
     autoscale=autoscales,
-    canary=some(replicas=st.integers(1, 8), min_replicas=st.integers(1, 3), after_abort=lengths),
-    previous=st.none() | some(versions=st.integers(1, 5), keep=lengths),
+    canary=some(replicas=st.integers(1, 8), after_abort=lengths),
+    previous=st.none() | some(keep=lengths),
     pod=pods,
     nodes=nodes,
     warm_pool=some(share=shares),

@@ -92,39 +92,6 @@ async def test_what_helm_writes_onto_everything_that_it_installs_is_no_differenc
     assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
 
 
-@pytest.mark.parametrize(
-    ("before", "left"),
-    [
-        (SCALED, "ScaledObject support-llm"),
-        ({"admission": True}, "ValidatingAdmissionPolicy serving.support-llm-pods"),
-        ({"network": {}}, "NetworkPolicy support-llm"),
-    ],
-)
-async def test_what_is_no_longer_asked_for_and_still_acts_is_left_over(
-    client: KubeClient, before: dict[str, Any], left: str
-) -> None:
-    wanted = render(fleet_spec(**before), release())
-    await applied(client, wanted)
-    assert set(states(await differences(client, wanted)).values()) == {DiffState.SAME}
-    found = states(await differences(client, render(fleet_spec(network=None), release())))
-    assert found[left] is DiffState.LEFT_OVER
-
-
-async def test_a_policy_of_another_namespace_is_not_left_over(client: KubeClient) -> None:
-    of_another = render(fleet_spec(admission=True, namespace="staging"), release())
-    await applied(client, [each for each in of_another if "namespace" not in each["metadata"]])
-    found = states(await differences(client, render(fleet_spec(), release())))
-    assert "ValidatingAdmissionPolicy staging.support-llm-pods" not in found
-
-
-async def test_objects_of_others_are_not_left_over(client: KubeClient) -> None:
-    wanted = render(fleet_spec(**SCALED), release())
-    await applied(client, wanted)
-    assert DiffState.LEFT_OVER in states(await differences(client, render(fleet_spec(), release()))).values()
-    foreign = render(fleet_spec(), release(delivery="chat"))
-    assert DiffState.LEFT_OVER not in states(await differences(client, foreign)).values()
-
-
 async def test_what_the_server_would_refuse_is_told_next_to_the_rest(client: KubeClient, cluster: FakeCluster) -> None:
     cluster.uninstall(SCALED_OBJECTS)
     wanted = render(fleet_spec(**SCALED), release())

@@ -107,9 +107,9 @@ def test_a_guard_has_no_more_rights_than_a_way_back_needs() -> None:
     rules = guarded()["Role", "support-llm-guard"]["rules"]
     granted = {(kind, verb) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]}
     assert not {verb for _, verb in granted} & {"delete", "deletecollection", "watch", "*"}
-    assert {kind for kind, verb in granted if verb == "create"} == {"events", "leases"}
+    assert {kind for kind, verb in granted if verb == "create"} == {"leases"}
     named = [rule["resources"][0] for rule in rules if "resourceNames" not in rule]
-    assert named == ["leases", "pods", "events", "replicasets"]
+    assert named == ["leases", "pods", "replicasets"]
     (subject,) = guarded()["RoleBinding", "support-llm-guard"]["subjects"]
     assert (subject["kind"], subject["name"]) == ("ServiceAccount", "support-llm-guard")
 

@@ -54,7 +54,7 @@ def test_filters_of_others_are_not_kept() -> None:
 
 
 def test_a_rollout_keeps_the_attempt_of_its_version_and_of_no_other() -> None:
-    live = tried(one("Rollout"), 3, None)
+    live = tried(one("Rollout"), 3)
     assert with_preserved_fields(one("Rollout"), live) == live
     live["spec"]["template"]["metadata"]["labels"]["tidegate.dev/version"] = "6"
     assert with_preserved_fields(one("Rollout"), live) == one("Rollout")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import promql_parser
 import pytest
 from fakes.clusters.region import NAME, a_fleet, an_image
@@ -94,7 +92,6 @@ def test_a_canary_of_few_engines_gets_more_before_it_gets_more_users() -> None:
     [
         (100, {}, {"weight": 100}),
         (0, {}, {"replicas": 1}),
-        (0, {"min_replicas": 2}, {"replicas": 2}),
         (100, {"replicas": 3}, {"replicas": 3}),
     ],
 )
@@ -102,12 +99,12 @@ def test_how_many_engines_a_canary_begins_with(mirror: int, canary: dict[str, in
     assert steps(5, mirror=mirror, **canary)[0] == {"setCanaryScale": first}
 
 
-WANTED = AutoscaleSpec(min_replicas=1, max_replicas=4, ttft=timedelta(milliseconds=500))
+WANTED = AutoscaleSpec(min_replicas=1, max_replicas=4)
 ALL = signals(Site(fleet=fleet_spec(), release=release()), WANTED)
 
 
 def test_each_target_has_its_signal() -> None:
-    assert {signal.name: signal.target for signal in ALL} == {"waiting": 4.0, "kv-cache": 0.75, "ttft": 0.5}
+    assert {signal.name: signal.target for signal in ALL} == {"waiting": 4.0, "kv-cache": 0.75}
     only = AutoscaleSpec(min_replicas=1, max_replicas=4, waiting=None)
     assert [signal.name for signal in signals(Site(fleet=fleet_spec(), release=release()), only)] == ["kv-cache"]
 
