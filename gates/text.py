@@ -50,6 +50,8 @@ def declines(answer: str) -> bool:
     return _DECLINES.search(opening) is not None
 
 
+# Thai, Japanese and Chinese have no spaces between words: each of their letters is one.
+_UNSPACED = re.compile(r"([\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff])")
 # "A lamp" and "the lamp" are the same answer.
 _ARTICLES = frozenset({"a", "an", "the"})
 
@@ -65,7 +67,7 @@ def similarity(one: str, other: str) -> float:
 
 def words_of(text: str) -> list[str]:
     """Lower case, compatibility characters folded, punctuation and articles gone."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = _UNSPACED.sub(r" \1 ", unicodedata.normalize("NFKC", text).casefold())
     words = [word for word in re.findall(r"\w+", folded) if word not in _ARTICLES]
     # "A" may be the whole answer; then it is no article.
     return words or re.findall(r"\w+", folded)

@@ -19,6 +19,7 @@ from tidegate.core.spec import SpecError, parse_spec
         (Scorer.CONTAINS, "Parisian food", "Paris", 0),
         (Scorer.CONTAINS, "in New  Delhi, India", "new delhi", 1),
         (Scorer.CONTAINS, "", "Paris", 0),
+        (Scorer.CONTAINS, "答えは東京です。", "東京", 1),
         (Scorer.EXACT, "The Paris!", "paris", 1),
         (Scorer.EXACT, "Paris, France", "Paris", 0),
         (Scorer.NUMERIC, "2 + 2 is 4.", "4", 1),
@@ -27,6 +28,7 @@ from tidegate.core.spec import SpecError, parse_spec
         (Scorer.NUMERIC, "about 1.5e3", "1500", 1),
         (Scorer.NUMERIC, "3, or rather -3", "-3", 1),
         (Scorer.F1, "Paris", "Paris France", 2 / 3),
+        (Scorer.F1, "東京です", "東京", 2 / 3),
     ],
 )
 def test_answers_are_scored(scorer: Scorer, answer: str, expected: str, points: float) -> None:
