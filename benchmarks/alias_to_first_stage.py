@@ -5,7 +5,6 @@
 A real MLflow server, which sends real webhooks to a real `tidegate serve`, which starts real `tidegate deliver`
 processes. A delivery is found by looking at the registry every 5 or 30 seconds, the alias being set at any moment
 between two looks, or heard of by a webhook. Seconds since the alias was set, until
-    heard    the message is in the inbox (webhooks only)
     process  the delivery's process begins
     open     its ledger is open, and has the plan
     step     the first step begins
@@ -25,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from datetime import datetime
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -94,7 +92,7 @@ def ready(folder: Path, versions: int) -> Iterator[TriggerGround]:
 def by_webhook(ground: TriggerGround, versions: Sequence[int]) -> list[dict[str, float]]:
     """Nobody looks for an hour: what starts a delivery is the webhook."""
     with ground.serving(*ground.register, every="1h"):
-        ground.until(lambda: "test event was answered 200" in ground.said())
+        ground.until(lambda: "test event was answered 202" in ground.said())
         return [one(ground, version) for version in versions]
 
 
@@ -104,11 +102,11 @@ def by_looking(ground: TriggerGround, versions: Sequence[int], every: int) -> li
     with ground.serving(every=f"{every}s"):
         for version in versions:
             time.sleep(random.uniform(0, every))
-            found.append(one(ground, version, heard=False))
+            found.append(one(ground, version))
     return found
 
 
-def one(ground: TriggerGround, version: int, *, heard: bool = True) -> dict[str, float]:
+def one(ground: TriggerGround, version: int) -> dict[str, float]:
     """Set the alias, and let the delivery end; returns the seconds until each moment."""
     logs, before = ground.folder / ".tidegate" / "serve" / "logs", len(ground.summaries())
     processes = started(logs)
@@ -120,9 +118,7 @@ def one(ground: TriggerGround, version: int, *, heard: bool = True) -> dict[str,
     ground.until(lambda: len(ground.summaries()) > before and ground.summaries()[0].ended)
     events = ground.deliveries.events(ground.summaries()[0].id)
     opened, begun_step, *_ = [event.at.timestamp() for event in events if event.kind == "started"]
-    options = json.loads(ground.fetched("/requests"))[0]
-    moments = {"heard": datetime.fromisoformat(options["since"]).timestamp()} if heard else {}
-    moments |= {"process": process, "open": opened, "step": begun_step}
+    moments = {"process": process, "open": opened, "step": begun_step}
     return {name: moment - begun for name, moment in moments.items()}
 
 

@@ -129,10 +129,6 @@ class Scorer(StrEnum):
     """The share of words that both have, whatever their order."""
     JSON_SCHEMA = "json_schema"
     """1 when the answer is JSON that fits the `schema` of its line."""
-    SEMANTIC = "semantic"
-    """How near the meanings are: the cosine of both embeddings, 0 when it is negative."""
-    LOG_LIKELIHOOD = "log_likelihood"
-    """How likely the expected answer is to the served model: the geometric mean of its tokens' probabilities."""
 
 
 class Scores(Value):

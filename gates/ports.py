@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
-
-
-class Embedder(Protocol):
-    """What turns texts into vectors whose angles tell how near their meanings are."""
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row of unit length for each text; a row of zeros for a text without words."""
-        ...
 
 
 class LanguageDetector(Protocol):
@@ -26,18 +14,6 @@ class LanguageDetector(Protocol):
 
     def language(self, text: str) -> str:
         """ISO 639-1, such as `en`; empty when the text is too short or too mixed to tell."""
-        ...
-
-
-class LogLikelihood(Protocol):
-    """A served model that tells how likely it holds an answer that somebody else wrote."""
-
-    async def mean_logprob(self, url: str, model: str, prompt: str, reference: str) -> float:
-        """The mean natural logarithm of the probabilities of the reference's tokens after the prompt, 0 at most.
-
-        Raises:
-            OutsideError: when the engine is not there, refuses, is too slow, or gives no log-probabilities.
-        """
         ...
 
 

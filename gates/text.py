@@ -9,9 +9,6 @@ import re
 import unicodedata
 from collections import Counter
 
-import numpy as np
-from numpy.typing import NDArray
-
 OPENING_CHARACTERS = 240
 """In which an answer would decline: later a "sorry" is part of what it tells."""
 
@@ -53,9 +50,6 @@ def declines(answer: str) -> bool:
     return _DECLINES.search(opening) is not None
 
 
-Vector = NDArray[np.float32]
-
-
 # "A lamp" and "the lamp" are the same answer.
 _ARTICLES = frozenset({"a", "an", "the"})
 
@@ -67,12 +61,6 @@ def similarity(one: str, other: str) -> float:
         return float(got == want)
     shared = sum((got & want).values())
     return 2 * shared / (sum(got.values()) + sum(want.values()))
-
-
-def nearness(one: Vector, other: Vector) -> float:
-    """Cosine of two embeddings, 0 when it is negative or when one is a zero vector: a text without words."""
-    size = float(np.linalg.norm(one)) * float(np.linalg.norm(other))
-    return min(1.0, max(0.0, float(one @ other) / size)) if size else 0.0
 
 
 def words_of(text: str) -> list[str]:

@@ -8,7 +8,7 @@ So one run shows what the evidence will typically come to, without chance and wi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -169,7 +169,7 @@ USUAL_BLOCK_SECONDS = 60.0
 """On both arms, when nobody says how long: needs are counted in blocks."""
 
 Unit = Literal["requests", "pairs", "prompts", "blocks", "looks"]
-Scale = Literal["percent", "cost", "change", "points", "score", "times", "bound"]
+Scale = Literal["percent", "cost", "change", "points", "score"]
 
 
 class Exposure(Value):
@@ -219,23 +219,7 @@ class Exposure(Value):
         return found is not None
 
 
-Change = Literal["within", "percent", "requests_per_second", "pairs_per_second", "probe", "mirror", "margin"]
-
-
-class Proposal(Value):
-    """One change that alone lets eight of ten healthy canaries pass in time, by the same forecast."""
-
-    change: Change
-    """What is changed; `probe` and `mirror` ask the gate in the shadow stage instead."""
-    value: float
-    """At least: seconds, percent of users or of copies, requests or pairs a second, or the margin."""
-    words: str
-    seconds_to_pass: float | None
-    """Until half of all healthy canaries have passed then; None when no one knows the traffic."""
-    setting: str = ""
-    """Of the gate, for its margin: `max_increase`."""
-    written: str = ""
-    """Its value as a spec has it: `11pp`."""
+Change = Literal["within", "percent", "pairs_per_second"]
 
 
 class GateForecast(Value):
@@ -246,16 +230,17 @@ class GateForecast(Value):
     """None for the prompts of a golden set."""
     unit: Unit
     """Of what the canary must have answered."""
-    scale: Scale
-    """How regressions are meant: percent of stable's (times, cost, or any change), percentage points of requests,
-    points of a score in 0..1, times what is allowed, or out of fixed bounds."""
+    scale: Scale | None = None
+    """How regressions are meant: percent of stable's (times, cost, or any change), percentage points of requests, or
+    points of a score in 0..1. Nothing is told of regressions where a gate has statistics of its own."""
     canary_requests_to_pass: int | None
     """Until half of all healthy canaries have passed; None when they never do."""
     seconds_to_pass: float | None = None
     """None when no one knows the traffic, or never."""
-    regression_share: float
-    """The regression of the next two: of the margin's size, as a share; twice what is allowed, of a fixed bound."""
-    canary_requests_to_fail: int | None
+    regression_share: float | None = None
+    """The regression of the next two: of the margin's size, as a share; of a fixed bound, as far below it as the
+    healthy canary is above."""
+    canary_requests_to_fail: int | None = None
     """Until half of all canaries that are worse by this are caught; None when they never are."""
     seconds_to_fail: float | None = None
     smallest_regression_share: float | None = None
@@ -264,71 +249,9 @@ class GateForecast(Value):
     """How long the stage may take."""
     reachable: bool = True
     """Whether a healthy canary passes in time, more often than not; true when no one knows the traffic."""
-    remedy: tuple[str, ...] = ()
-    """The words of the proposals."""
-    proposals: tuple[Proposal, ...] = ()
-    """Empty when a healthy canary passes in time."""
-
-
-def requests_by(seconds: float, arrivals: ArrivalRates) -> int | None:
-    """The canary's until then; None for never."""
-    return math.ceil(seconds * arrivals.canary - 1e-6) if math.isfinite(seconds) else None
-
-
-def told_by(seconds: float, arrivals: ArrivalRates) -> float | None:
-    """When the look is over that shows it; None for never."""
-    return math.ceil(seconds / arrivals.look - 1e-6) * arrivals.look if math.isfinite(seconds) else None
-
-
-def forecast_of(
-    gate: str,
-    source: Source,
-    exposure: Exposure,
-    arrivals: ArrivalRates,
-    *,
-    unit: Unit,
-    scale: Scale,
-    passes: float,
-    regression: float,
-    fails: float,
-    smallest: float | None,
-) -> GateForecast:
-    """The forecast of a gate that passes and fails after so many seconds, infinity for never.
-
-    What takes time is left out where nobody said how much traffic there is, `smallest` too.
-    """
-    timed, within = exposure.timed(source), exposure.within_seconds
-    return GateForecast(
-        gate=gate,
-        source=source,
-        unit=unit,
-        scale=scale,
-        canary_requests_to_pass=requests_by(passes, arrivals),
-        seconds_to_pass=told_by(passes, arrivals) if timed else None,
-        regression_share=regression,
-        canary_requests_to_fail=requests_by(fails, arrivals),
-        seconds_to_fail=told_by(fails, arrivals) if timed else None,
-        smallest_regression_share=smallest if timed else None,
-        within_seconds=within,
-        reachable=not timed or passes <= within,
-    )
-
-
-BEYOND = 2.0
-"""The regression asked about: so many times what is allowed."""
-
-
-SEARCH_STEPS = 7
-
-
-def smallest_caught(caught: Callable[[float], bool], low: float, high: float) -> float | None:
-    """The smallest that is caught, to a few percent; None when not even `high` is."""
-    if not caught(high):
-        return None
-    for _ in range(SEARCH_STEPS):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if caught(middle) else (middle, high)
-    return high
+    proposals: Mapping[Change, float] = {}
+    """What alone would let eight of ten healthy canaries pass in time: at least so many seconds, percent of users or of
+    copies, or pairs a second. Empty when a healthy canary passes in time."""
 
 
 EARLY = 0.9

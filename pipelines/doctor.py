@@ -16,8 +16,7 @@ from pipelines.adapters.fleets import cluster_client, require_contexts
 from pipelines.adapters.trust import trusted_images
 from pipelines.authority.engine_images import pem_of
 from pipelines.plan.region_objects import region_objects, release_of
-from pipelines.repository import git_access_for
-from pipelines.run.git import preview_git, refuse_unreadable_sync
+from pipelines.run.git import refuse_unwritable
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import Trusted
 from rollouts.adapters.prometheus_query import PrometheusQuery
@@ -112,25 +111,20 @@ def _unfit(what: str, remediation: str) -> Finding:
 
 
 def check_git(spec: Delivery) -> RegionCheck:
-    """Whether a commit could be pushed to the repository that the spec names, and its sync be read."""
-    access, found = git_access_for(spec, SystemClock()), []
-    for refuse in (preview_git, refuse_unreadable_sync):
-        try:
-            refuse(spec, access)
-        except TidegateError as error:
-            found.append(
-                Finding(
-                    code="git",
-                    severity=Severity.ERROR,
-                    what=error.message,
-                    evidence=(),
-                    cause="a commit could not be pushed, or whether it was applied could not be read: "
-                    "a delivery does not begin",
-                    remediation=error.hint
-                    or "correct what its own words name, under `git` in the spec or in the repository",
-                )
-            )
-    return RegionCheck(findings=tuple(found))
+    """Whether a commit could be pushed to the repository that the spec names."""
+    try:
+        refuse_unwritable(spec)
+    except TidegateError as error:
+        finding = Finding(
+            code="git",
+            severity=Severity.ERROR,
+            what=error.message,
+            evidence=(),
+            cause="a commit could not be pushed: a delivery does not begin",
+            remediation=error.hint or "correct what its own words name, under `git` in the spec or in the repository",
+        )
+        return RegionCheck(findings=(finding,))
+    return RegionCheck()
 
 
 Kind = TypeVar("Kind", LatencyGate, ErrorsGate)

@@ -33,8 +33,6 @@ class StageName(StrEnum):
     """In each region, once for each weight: users."""
     PROMOTE = "promote"
     """In each region: the canary becomes stable."""
-    GIT = "git"
-    """Once for each wave, where the spec has `git`: the repository says what its regions serve."""
     BAKE = "bake"
     """Once for each wave: it stays well."""
     FINALIZE = "finalize"
@@ -81,7 +79,7 @@ class PlanStep(Value):
     @property
     def id(self) -> str:
         """As it stands in the ledger: `canary@eu-west-1/25`."""
-        if self.stage in (StageName.BAKE, StageName.GIT):
+        if self.stage is StageName.BAKE:
             return f"{self.stage}@{self.wave}"
         name = f"{self.stage}@{self.region}" if self.region else str(self.stage)
         return f"{name}/{self.weight}" if self.weight is not None else name

@@ -1,4 +1,4 @@
-"""Delivery requests: what somebody wants delivered, which is next, and which have expired. Pure."""
+"""Delivery requests: what somebody wants delivered, and which have expired. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class DeliveryRequest(Value):
-    """A model version that somebody wants delivered: it carries the alias, or the tag that names the alias.
+    """A model version that somebody wants delivered: it carries the alias.
 
-    Two events with the same three names are one request, for as long as the version carries the alias or tag.
+    It is one request for as long as the version carries the alias.
     """
 
     model: str
@@ -36,20 +36,20 @@ class RequestState(StrEnum):
     STARTED = "started"
     OVER = "over"
     """There was a delivery, or every attempt to start one failed."""
-    SUPERSEDED = "superseded"
-    """A newer request overtook it, since the policy is that the newest wins."""
     WITHDRAWN = "withdrawn"
-    """The version lost its alias or tag before anything was started."""
+    """The version lost its alias before anything was started."""
 
 
 class QueuedRequest(Value):
-    """A delivery request in the queue, and what became of it."""
+    """A delivery request in the log, and what became of it."""
 
     number: int
     """In the order of arrival."""
     request: DeliveryRequest
     since: datetime
-    """The alias or tag was set shortly before this at the earliest; deliveries that are older do not fulfil it."""
+    """The alias was set after this; deliveries that are older do not fulfil it."""
+    standing: bool = True
+    """Whether the version has carried the alias ever since; set again later it is a new request."""
     state: RequestState = RequestState.QUEUED
     tries: int = 0
     not_before: datetime = EVER
@@ -69,35 +69,46 @@ PAUSE = timedelta(seconds=30)
 
 SLACK = timedelta(seconds=30)
 """How much earlier than its request a delivery may begin and still fulfil it: the one who sets an alias may deliver at
-once, webhooks take time, and clocks differ."""
+once, and clocks differ."""
+KEPT = 100
+"""Requests that are remembered."""
 
 
-class QueuePolicy(StrEnum):
-    """What happens to requests that arrive while a delivery of the model runs."""
+class RequestLog(Value):
+    """What the registry has shown, one alias of a model at a time."""
 
-    NEWEST = "newest"
-    """The last one is delivered next, those before it never."""
-    WAIT = "wait"
-    """Each is delivered, in the order of arrival."""
+    looked: datetime | None = None
+    """When it was asked last; None before the first time."""
+    entries: tuple[QueuedRequest, ...] = ()
+    """Oldest first."""
+
+    def after_look(self, marked: DeliveryRequest | None, looked: datetime) -> RequestLog:
+        """The log once the registry has shown who carries the alias, if anybody.
+
+        What is queued without it is withdrawn; a delivery that runs keeps its request.
+        """
+        entries = [entry if entry.request == marked else _without_alias(entry) for entry in self.entries]
+        if marked and not any(entry.standing and entry.request == marked for entry in entries):
+            # Not there when it was looked last: it is younger than that.
+            number = entries[-1].number + 1 if entries else 1
+            entries.append(QueuedRequest(number=number, request=marked, since=self.looked or EVER))
+        return RequestLog(looked=looked, entries=tuple(entries[-KEPT:]))
+
+    def updated(self, entry: QueuedRequest) -> RequestLog:
+        """With what became of a request."""
+        entries = tuple(entry if each.number == entry.number else each for each in self.entries)
+        return self.model_copy(update={"entries": entries})
+
+    def standing(self, *states: RequestState) -> list[QueuedRequest]:
+        """Those that stand, in one of these states."""
+        return [entry for entry in self.entries if entry.standing and entry.state in states]
 
 
-def lapsed(
-    entries: Iterable[QueuedRequest], marked: Collection[str], looked: datetime, policy: QueuePolicy
-) -> list[QueuedRequest]:
-    """Requests whose alias or tag is gone: setting it again is a new request, and a queued one is withdrawn.
-
-    A delivery that runs keeps its request. So does a queued one whose alias went on to the next version, when each is
-    to be delivered in turn.
-
-    Args:
-        entries: all of one model and alias that count as standing.
-        marked: numbers of the versions that carry a mark.
-        looked: when the registry was asked; it cannot have shown marks that were set later.
-        policy: of the queue.
-    """
-    gone = [entry for entry in entries if entry.request.version not in marked and entry.since < looked]
-    kept = {RequestState.STARTED} | ({RequestState.QUEUED} if policy is QueuePolicy.WAIT and marked else set())
-    return [entry for entry in gone if entry.state not in kept]
+def _without_alias(entry: QueuedRequest) -> QueuedRequest:
+    if not entry.standing or entry.state is RequestState.STARTED:
+        return entry
+    state = RequestState.WITHDRAWN if entry.state is RequestState.QUEUED else entry.state
+    return entry.model_copy(update={"state": state, "standing": False})
 
 
 def answer(

@@ -54,11 +54,6 @@ class Proof(Value):
     credential: str
     """The armored SSH signature over the text, or the token."""
 
-    @property
-    def claim(self) -> str:
-        """The credential without a token's signature, which can be written in other ways and be as good."""
-        return self.credential.rpartition(".")[0] if self.kind == "oidc" else self.credential
-
     def read(self) -> Statement:
         """What it is for.
 
@@ -82,8 +77,6 @@ class Person(Value):
     groups: frozenset[str] = frozenset()
     listed: bool = False
     """Whether the trust file names them, and not only an issuer that knows the whole world."""
-    once: bool = False
-    """Whether the proof could be put next to another statement, so that it counts for the first only."""
 
     def __str__(self) -> str:
         return f"{self.identity} ({self.how})"

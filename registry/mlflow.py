@@ -36,6 +36,7 @@ from tidegate.core.threads import call_within
 HTTP_NOT_FOUND = 404
 PAGE_RUNS = 100
 """Asked for at once at most: a run has all events of its delivery."""
+PAGE_TRACES = 500
 PAUSE_SECONDS = 1.0
 """Before a call is repeated for the first time; twice as long before each of the next."""
 MOST_FILES = 10_000
@@ -190,6 +191,26 @@ class MlflowStore:
     @_asks()
     def delete_run(self, run: str) -> None:
         self.client.delete_run(run)
+
+    @_asks(unwritten=None)
+    def assessments(
+        self, experiment: str, name: str, tags: Mapping[str, str], *, traced: int
+    ) -> Sequence[tuple[int, object]] | None:
+        found, search = self.client.get_experiment_by_name(experiment), self.client.search_traces
+        if found is None:
+            return None
+        terms = [f"trace.timestamp_ms >= {traced}", f"feedback.`{name}` IS NOT NULL"]
+        wanted = " AND ".join(terms + [f"tag.`{key}` = {in_filter(value)}" for key, value in tags.items()])
+        places = [found.experiment_id]
+        traces = by.all_pages(
+            lambda token: search(
+                locations=places, filter_string=wanted, max_results=PAGE_TRACES, page_token=token, include_spans=False
+            )
+        )
+        said = (each for trace in traces for each in trace.info.assessments if each.name == name)
+        # One that was corrected is kept, without being valid, besides the one in its place.
+        ours = (each for each in said if isinstance(each, entities.Feedback) and each.valid)
+        return [(each.create_time_ms or 0, each.value) for each in ours]
 
     @_asks(unwritten=[])
     def names_like(self, part: str, most: int) -> Sequence[str]:

@@ -132,7 +132,6 @@ class EventKind(StrEnum):
     DONE = "done"
     FAILED = "failed"
     UNDONE = "undone"
-    GIT = "git"
     WAITING = "waiting"
     APPROVED = "approved"
     REFUSED = "refused"

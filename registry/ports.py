@@ -68,6 +68,13 @@ class Store(Protocol):
     def delete_run(self, run: str) -> None:
         """Lists show it no longer."""
 
+    def assessments(
+        self, experiment: str, name: str, tags: Mapping[str, str], *, traced: int
+    ) -> Sequence[tuple[int, object]] | None:
+        """When each assessment of that name was made, and what it says: of the experiment's traces that began since
+        `traced` and have all these tags. None when there is no such experiment.
+        """
+
     def names_like(self, part: str, most: int) -> Sequence[str]:
         """Of models that have `part` in their names, sorted; no more than so many, of one page."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import tempfile
 from collections.abc import Mapping
+from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -262,6 +264,29 @@ class MlflowRegistry:
 
         return together(fetch, [path for path in version.files if path in places])
 
+    def assessed(
+        self, name: str, experiment: str, tags: Mapping[str, str], *, traced: datetime, since: datetime, until: datetime
+    ) -> tuple[int, float] | str:
+        """How many assessments of that name were made in (since, until], and their sum; why there are none, where no
+        trace that began since `traced`, and has these tags, has one that counts.
+
+        Numbers count as they are, `yes` and true as 1, `no` and false as 0.
+        """
+        milliseconds = [round(each.timestamp() * 1000) for each in (traced, since, until)]
+        found = self._store.assessments(experiment, name, tags, traced=milliseconds[0])
+        if found is None:
+            return f"MLflow has no experiment {experiment}"
+        said = [(at, _score(value)) for at, value in found]
+        counted = [(at, score) for at, score in said if score is not None]
+        if not counted:
+            those = ", ".join(f"{key}={value}" for key, value in tags.items())
+            what = (
+                f"no assessment {name} that is yes, no, or a number of 0 or more" if said else f"no assessment {name}"
+            )
+            return f"MLflow has {what} of traces with {those} in experiment {experiment}"
+        new = [score for at, score in counted if milliseconds[1] < at <= milliseconds[2]]
+        return len(new), sum(new)
+
     def location(self, version: ModelVersion) -> str:
         """Where MLflow keeps the version's files: `mlflow-artifacts:/...` when it hands them out itself."""
         return self._store.address(version.name, version.version)
@@ -376,3 +401,10 @@ def _not_adopted(uri: str) -> UnfitModel:
         f"{uri}: was not registered by tidegate, so its files have no digests",
         hint=f"run: tidegate model add {name} {version}; `deliver` does it by itself",
     )
+
+
+def _score(said: object) -> float | None:
+    """What counts of an assessment's value, which may be anything."""
+    if isinstance(said, str):
+        return {"yes": 1.0, "no": 0.0}.get(said.lower())
+    return float(said) if isinstance(said, (int, float)) and math.isfinite(said) and said >= 0 else None

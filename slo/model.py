@@ -58,10 +58,6 @@ class Slo(Value):
     page: Alert | None = None
     """None when it is disabled."""
     ticket: Alert | None = None
-    denominator_corrected: bool = False
-    """Weigh each short window by its share of all events: a night's few requests then spend little of the budget."""
-    interval: timedelta | None = None
-    """How often its rules are evaluated; Prometheus' own default when absent."""
 
     @property
     def id(self) -> str:

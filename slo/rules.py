@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from slo.model import WINDOW_PLACE, Alert, EventSli, Labels, RawSli, Slo, SloGroup
+from slo.model import WINDOW_PLACE, Alert, Labels, RawSli, Slo, SloGroup
 from slo.windows import AlertWindow, AlertWindows
 from tidegate.core.model import Json, Value
 from tidegate.core.units import prometheus_duration
@@ -34,11 +34,6 @@ INFO = "sloth_slo_info"
 def sli_error(window: timedelta) -> str:
     """The recorded share of bad events over `window`."""
     return f"slo:sli_error:ratio_rate{prometheus_duration(window)}"
-
-
-def numerator_correction(window: timedelta) -> str:
-    """The recorded number of events in `window`, over what the period's mean would be."""
-    return f"slo:numerator_correction:ratio{prometheus_duration(window)}"
 
 
 def identity(slo: Slo) -> dict[str, str]:
@@ -88,17 +83,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """Rules that Prometheus evaluates one after the other, at the same interval."""
+    """Rules that Prometheus evaluates one after the other."""
 
     name: str
     """Unique in a file."""
     rules: tuple[Rule, ...]
-    interval: timedelta | None = None
-    """Prometheus' own default when absent."""
 
     def to_dict(self) -> Json:
-        interval: Json = {"interval": prometheus_duration(self.interval)} if self.interval else {}
-        return {"name": self.name} | interval | {"rules": [rule.to_dict() for rule in self.rules]}
+        return {"name": self.name, "rules": [rule.to_dict() for rule in self.rules]}
 
 
 def sli_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
@@ -106,27 +98,10 @@ def sli_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
     return tuple(
         Rule(
             record=sli_error(window),
-            expr=_average(slo, windows) if window == windows.period else over(_error_ratio(slo, window), window),
+            expr=_average(slo, windows) if window == windows.period else over(_error_ratio(slo), window),
             labels=identity(slo) | {SLOTH_WINDOW: prometheus_duration(window)} | dict(slo.labels),
         )
         for window in windows.lengths
-    )
-
-
-def correction_rules(slo: Slo, windows: AlertWindows) -> tuple[Rule, ...]:
-    """How busy each window was, against the period's mean; what a denominator-corrected SLO is weighed by."""
-    if not slo.denominator_corrected:
-        return ()
-    assert isinstance(slo.sli, EventSli), "a correction of a raw SLI is refused where it is read"
-    total = slo.sli.total_query
-    return tuple(
-        Rule(
-            record=numerator_correction(window),
-            expr=f"({over(total, window)})/({over(total, windows.period)})",
-            labels=identity(slo) | dict(slo.labels),
-        )
-        for window in windows.lengths
-        if window != windows.period
     )
 
 
@@ -142,15 +117,11 @@ def _average(slo: Slo, windows: AlertWindows) -> str:
     return f"sum_over_time({recorded}[{period}])\n/ ignoring ({SLOTH_WINDOW})\ncount_over_time({recorded}[{period}])\n"
 
 
-def _error_ratio(slo: Slo, window: timedelta) -> str:
+def _error_ratio(slo: Slo) -> str:
     if isinstance(slo.sli, RawSli):
         return f"({slo.sli.error_ratio_query})"
     error, total = slo.sli.error_query, slo.sli.total_query
-    if not slo.denominator_corrected:
-        return f"({error})\n/\n({total})\n"
-    correction = f"{numerator_correction(window)}{selector(identity(slo))}"
-    # No parentheses around the error query, because Sloth puts none: an `or` in it is then not corrected.
-    return f"(\n{correction}\n* on()\n{error}\n)\n/\n({total})\n"
+    return f"({error})\n/\n({total})\n"
 
 
 def metadata_rules(slo: Slo, group: SloGroup, windows: AlertWindows) -> tuple[Rule, ...]:
@@ -239,9 +210,9 @@ def rules_for(group: SloGroup, windows: AlertWindows, options: RuleOptions = _NO
         parts: dict[str, tuple[Rule, ...]] = {}
         if not options.disable_recordings:
             parts["sli-recordings"] = sli_rules(slo, windows)
-            parts["meta-recordings"] = metadata_rules(slo, group, windows) + correction_rules(slo, windows)
+            parts["meta-recordings"] = metadata_rules(slo, group, windows)
         if not options.disable_alerts:
             parts["alerts"] = alert_rules(slo, windows)
         names = ((f"sloth-slo-{part}-{slo.id}", rules) for part, rules in parts.items() if rules)
-        groups += [RuleGroup(name=name, rules=rules, interval=slo.interval) for name, rules in names]
+        groups += [RuleGroup(name=name, rules=rules) for name, rules in names]
     return tuple(groups)

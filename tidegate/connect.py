@@ -43,9 +43,8 @@ from pipelines.events.listeners import DeliveryDisplay
 from pipelines.model import Plan
 from pipelines.plan.gates import rules_of
 from pipelines.ports import Fleet, Tokenizer
-from pipelines.repository import git_access_for
 from pipelines.run.context import Backends, Context
-from pipelines.run.git import GitEdits, preview_git, refuse_unreadable_sync
+from pipelines.run.git import git_access_for, refuse_unwritable
 from pipelines.run.stages import STAGES
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
@@ -60,8 +59,7 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.metrics import MetricSource, PresetName
 from tidegate.core.process import process_name
-from tidegate.core.spec import SpecError
-from tidegate.planning import images_of
+from tidegate.planning import images_of, require_assessments
 from tidegate.surroundings import Surroundings
 
 
@@ -166,7 +164,7 @@ async def connect(
             trials=Trials(carried.folder, journal),
             own=carried.folder,
             loads=LocustLoads(carried.folder / "load").block,
-            readers=readers_for(spec, folder),
+            readers=readers_for(spec),
             commands=partial(ask_command, folder=folder, environment=os.environ),
             identities=at.identities,
             git=git_access_for(spec, ground.clock),
@@ -293,14 +291,13 @@ def preconditions(
     *,
     users: bool = False,
     asker: Prover | None = None,
-    tell: Callable[[GitEdits], object] | None = None,
 ) -> Iterator[Reason]:
     """Why a delivery by this plan could not begin, each reason with its place and remedy; without one, what is known
     before anything outside this machine is asked.
 
     Writes nothing, starts nothing, asks nobody for a proof; what reads clusters is `foreign_objects`. Memory, cores and
     ports of this machine are left to the engines' start. `users` are those that it would play, `asker` proves who asks
-    for it, `tell` hears what would be committed to the repository that the spec names.
+    for it.
     """
     here, there = partial(_reasons, Lies.HERE), partial(_reasons, Lies.SPEC)
     yield from there(partial(refuse_unanswerable, spec.approvals, at.trusted.trust.approvers, asked=asker is not None))
@@ -329,14 +326,8 @@ def preconditions(
         yield from here(lambda: asyncio.run(ready_machine()))
     yield from here(lambda: at.deliveries(leftovers=False).refuse_live(spec.model.name))
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
-    access = git_access_for(spec, SystemClock())
-    try:
-        if (edits := preview_git(spec, access, plan if tell else None)) is not None and tell:
-            tell(edits)
-    except TidegateError as error:
-        # What a file of the repository lacks, the spec or that file has to bring; a right, whoever pushes.
-        yield Reason(error, Lies.SPEC if isinstance(error, SpecError) else Lies.RIGHTS)
-    yield from _reasons(Lies.RIGHTS, partial(refuse_unreadable_sync, spec, access))
+    yield from there(lambda: require_assessments(spec, plan, at.registry))
+    yield from _reasons(Lies.RIGHTS, partial(refuse_unwritable, spec))
 
 
 def _reasons(lies: Lies, check: Callable[[], object]) -> Iterator[Reason]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 
+from gates.analyses.mean import assessing
+from gates.model import ArmKey
 from pipelines.authority.answering import who_asks
 from pipelines.authority.engine_images import TrustedImages, pinned_image
 from pipelines.events.artifacts import digests_of, laid_out
@@ -20,8 +22,10 @@ from registry.errors import UnknownAlias
 from registry.versions import MlflowRegistry
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import NOT_OURS_TO_START
+from tidegate.core.clock import SystemClock
 from tidegate.core.errors import UsageError
 from tidegate.core.process import user_name
+from tidegate.core.units import format_duration
 from tidegate.surroundings import Surroundings
 
 
@@ -117,3 +121,22 @@ def _kept_digests(spec: Delivery) -> dict[str, str]:
         return digests_of(laid_out(spec.path, spec)[1])
     except UsageError:
         return {}
+
+
+def require_assessments(spec: Delivery, plan: Plan, registry: MlflowRegistry) -> None:
+    """Look for the newest assessments of the version in production, for gates that compare them.
+
+    Raises:
+        UsageError: there are none: such a gate would see nothing.
+        OutsideError: MLflow does not answer.
+    """
+    now = SystemClock().now()
+    for gate, asked in assessing(spec.gates.asked).items():
+        begin, last = now - asked.scored_within, format_duration(asked.scored_within)
+        for region in spec.regions.names:
+            tags = asked.of(ArmKey(region=region, role="stable", version=plan.in_production))
+            found = registry.assessed(asked.name, asked.experiment, tags, traced=begin, since=begin, until=now)
+            if isinstance(found, str):
+                place = f"{spec.path}: gates.{gate}.assessments"
+                hint = "check the names, and that a scorer runs; `scored_within` says how late it may be"
+                raise UsageError(f"{place}: {found}; looked at the last {last}", hint=hint)

@@ -20,7 +20,6 @@ from pipelines.state import StateFolder
 from pipelines.views.report import DeliveryRecord, render_report
 from pipelines.views.status import StatusReport
 from registry.deliveries import MlflowDeliveries
-from registry.errors import UnknownDelivery
 from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary, Event, Serving
 from rollouts.errors import FleetError
@@ -121,19 +120,6 @@ def report(at: Surroundings, spec: Delivery, *, last: int, target: Path) -> None
     write_atomically({target: page_of(spec, at.state, told)})
 
 
-def report_of(delivery: str, spec: Delivery, state: StateFolder, ledgers: MlflowDeliveries, *, back: str) -> str:
-    """The page of one delivery of the spec's model, with a link to `back`.
-
-    Raises:
-        UnknownDelivery: the model has none with that id.
-    """
-    if ledgers.summary(delivery).name != spec.model.name:
-        raise UnknownDelivery(
-            f"there is no delivery {delivery} of {spec.model.name}", hint="`tidegate status --last 20` lists them"
-        )
-    return page_of(spec, state, {delivery: _events_of(delivery, state, ledgers)}, back=back)
-
-
 def leave_report(spec: Delivery, state: StateFolder, ledger: MlflowLedger, events: EventFile | None) -> Path | None:
     """Write the page of a delivery that is over, and return its path; a missing page changes nothing.
 
@@ -154,13 +140,13 @@ def report_path(state: StateFolder, delivery: str) -> Path:
     return state.delivery(delivery) / "report.html"
 
 
-def page_of(spec: Delivery, state: StateFolder, told: Mapping[str, Sequence[Event]], *, back: str = "") -> str:
+def page_of(spec: Delivery, state: StateFolder, told: Mapping[str, Sequence[Event]]) -> str:
     """Deliveries as one self-contained page, in order, with what users saw when somebody wrote it down."""
     traffic = state.traffic / f"{spec.metadata.name}.jsonl"
     records = RecordReader(traffic).read_new() if traffic.exists() else []
     deliveries = [DeliveryRecord(id=name, events=tuple(events)) for name, events in told.items()]
     title = f"{spec.metadata.name}: {len(deliveries)} {'delivery' if len(deliveries) == 1 else 'deliveries'}"
-    return render_report(deliveries, records=records, title=title, back=back)
+    return render_report(deliveries, records=records, title=title)
 
 
 def _events_of(delivery: str, state: StateFolder, ledgers: MlflowDeliveries) -> Sequence[Event]:

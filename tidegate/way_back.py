@@ -351,8 +351,7 @@ async def _say_in_git(rollback: Rollback, served: Mapping[str, str]) -> list[str
     if rollback.spec.git is None or not served:
         return []
     # Not above: users are back before any of it is loaded.
-    from pipelines.repository import git_access_for
-    from pipelines.run.git import write_served
+    from pipelines.run.git import git_access_for, write_served
 
     access = git_access_for(rollback.spec, SystemClock())
     assert access is not None, "the spec names a repository"

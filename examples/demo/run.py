@@ -2,7 +2,7 @@
 
 Everything in it is real: SmolLM2-135M-Instruct under vLLM on this machine's CPU, Envoy in front of each region,
 Prometheus, MLflow, and users who keep asking all the time. It uses the same commands as anybody would. At the end the
-fleet stays up, with MLflow's UI and the live page, until `make demo-down`.
+fleet stays up, with MLflow's UI, until `make demo-down`.
 
 With `--accelerator` (`make demo ACCELERATOR=nvidia-h100-80gb`) the same engines share this machine's GPU. That never
 ran: no GPU was at hand.
@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import secrets
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,36 +164,23 @@ def fleet(state: Path) -> Iterator[None]:
         raise
 
 
-def pages(state: Path, ports: tuple[int, int]) -> Mapping[str, tuple[str, Sequence[str]]]:
-    """MLflow's UI and the live page: by name, where each answers, and the command that serves it."""
-    mlflow, page = ports
-    bin_folder = Path(sys.executable).parent
+def ui_command(state: Path, port: int) -> list[str]:
+    """That serves MLflow's UI."""
     store = ("--backend-store-uri", embedded_uri(state))
-    return {
-        "MLflow": (
-            f"http://127.0.0.1:{mlflow}/",
-            [str(bin_folder / "mlflow"), "ui", *store, "--host", "127.0.0.1", "--port", str(mlflow), "--workers", "1"],
-        ),
-        "page": (
-            f"http://127.0.0.1:{page}/",
-            [str(bin_folder / "tidegate"), "serve", SPEC, "--state", str(state), "--address", f"127.0.0.1:{page}"],
-        ),
-    }
+    return [str(Path(sys.executable).with_name("mlflow")), "ui", *store, "--host", "127.0.0.1", "--port", str(port)]
 
 
-def serve_pages(state: Path) -> Mapping[str, str]:
-    """Serve both until `down`; returns where each answers, or why it does not."""
-    found: dict[str, str] = {}
-    # Nothing outside starts a delivery here: the page needs no secret that anybody knows. MLflow's jobs cost processes.
-    more = {"TIDEGATE_WEBHOOK_SECRET": secrets.token_hex(16), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    for name, (url, command) in pages(state, (free_port(), free_port())).items():
-        with (state / f"{name}.log").open("w") as log:
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **more}
-            )
-        (state / f"{name}.pid").write_text(str(process.pid))
-        found[name] = url if answers(url, process) else f"{url} does not answer yet; see {state / name}.log"
-    return found
+def serve_ui(state: Path) -> str:
+    """Serve MLflow's UI until `down`; returns where it answers, or why it does not."""
+    port = free_port()
+    url, log = f"http://127.0.0.1:{port}/", state / "MLflow.log"
+    # MLflow's jobs cost processes.
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with log.open("w") as said:
+        command = [*ui_command(state, port), "--workers", "1"]
+        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True, env=environment)
+    (state / "MLflow.pid").write_text(str(process.pid))
+    return url if answers(url, process) else f"{url} does not answer yet; see {log}"
 
 
 def show(state: Path) -> None:
@@ -202,7 +188,7 @@ def show(state: Path) -> None:
     host = asyncio.run(running_host(state))
     assert host is not None, "the fleet is up"
     found = {f"Envoy {region}": entry for region, entry in host.regions().items()}
-    found |= {"Prometheus": host.prometheus_url, **serve_pages(state)}
+    found |= {"Prometheus": host.prometheus_url, "MLflow": serve_ui(state)}
     say("still up, until make demo-down")
     for name, url in found.items():
         print(f"{name:18} {url}")
@@ -220,19 +206,18 @@ def answers(url: str, process: subprocess.Popen[bytes]) -> bool:
 
 def down(state: Path) -> None:
     """Stop everything that a demo left up; nothing when there is nothing."""
-    for name, (_, command) in pages(state, (0, 0)).items():
-        path = state / f"{name}.pid"
-        with suppress(OSError, ValueError):
-            pid = int(path.read_text())
-            # The id may be another process's by now.
-            if command[0] in Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0"):
-                os.killpg(pid, signal.SIGTERM)
-                deadline = time.monotonic() + PAGE_SECONDS
-                while time.monotonic() < deadline:
-                    # Raises once it is gone.
-                    os.kill(pid, 0)
-                    time.sleep(0.2)
-        path.unlink(missing_ok=True)
+    path = state / "MLflow.pid"
+    with suppress(OSError, ValueError):
+        pid = int(path.read_text())
+        # The id may be another process's by now.
+        if ui_command(state, 0)[0] in Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0"):
+            os.killpg(pid, signal.SIGTERM)
+            deadline = time.monotonic() + PAGE_SECONDS
+            while time.monotonic() < deadline:
+                # Raises once it is gone.
+                os.kill(pid, 0)
+                time.sleep(0.2)
+    path.unlink(missing_ok=True)
     tidegate("fleet", "down", "--state", str(state))
 
 

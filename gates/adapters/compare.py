@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
@@ -17,19 +16,16 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from gates.adapters.answers_file import AnswersFile
 from gates.adapters.judge import judge_of
 from gates.adapters.openai import OpenAIClient
-from gates.analyses.agreement import AgreementGate, Likeness
-from gates.answers.golden import GoldenPrompt, load_golden, scorers_of
-from gates.comparison import LEAST_STEP, AnsweredPair, ComparisonPlan, Endpoint, EndpointComparison
+from gates.answers.golden import GoldenPrompt, load_golden
+from gates.comparison import AnsweredPair, ComparisonPlan, Endpoint, EndpointComparison
 from gates.errors import BadAnswer
 from gates.judge.judge import ScoredPairs
-from gates.model import ApiForm, EngineReply, GateOutcome, Scorer, worst
+from gates.model import ApiForm, EngineReply, worst
 from gates.reports.check_report import ComparisonReport
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.files import Unreadable, read_text
-from tidegate.core.spec import Problem, SpecError
 from tidegate.core.text import is_loopback, parsed, redacted
 
 RETRIES = 5
@@ -158,10 +154,8 @@ def refuse_open_key(url: str, option: str) -> None:
 def compare(
     plan: ComparisonPlan,
     golden: Path,
-    arms: tuple[Arm, Arm] | None,
-    answers: Path | None,
+    arms: tuple[Arm, Arm],
     *,
-    folder: Path,
     concurrency: int,
     within: timedelta,
     timeout: timedelta,
@@ -173,9 +167,7 @@ def compare(
     Args:
         plan: the gates.
         golden: the file of the golden set.
-        arms: stable and canary; None to judge answers that the file has.
-        answers: the file in which answers are kept, and whose answers are judged first.
-        folder: where the file of labels is that a judge's plan names.
+        arms: stable and canary.
         concurrency: pairs under way at once.
         within: time until a verdict.
         timeout: how long an endpoint may stay silent.
@@ -183,45 +175,34 @@ def compare(
         look: is shown the comparison after every pair.
 
     Raises:
-        UsageError: an argument is wrong, or there is nothing to judge.
-        SpecError: the golden set or the file of answers is wrong.
+        UsageError: an argument is wrong, or the golden set is too small.
+        SpecError: the golden set is wrong.
         OutsideError: an endpoint was not reached.
     """
     prompts = load_golden(golden, plan.quality.scorer)
-    comparison = _comparison_of(plan, prompts)
+    comparison = EndpointComparison(plan, prompts)
     if len(prompts) < plan.quality.min_prompts:
         raise UsageError(
             f"{golden}: found {len(prompts)} prompts; gate quality needs {plan.quality.min_prompts} (min_prompts)",
             hint=f"add {plan.quality.min_prompts - len(prompts)}, or lower min_prompts in --gates",
         )
-    with AnswersFile.opened(answers) if answers else nullcontext() as kept:
-        known = kept.pairs if kept else ()
-        asked_once = {entry.prompt for entry in prompts}
-        if other := next((at for at, pair in enumerate(known, start=2) if pair.prompt not in asked_once), None):
-            expected = f"prompts of {golden}; name another file for another golden set"
-            raise SpecError([Problem(str(answers), other, "prompt", "a prompt of another set", expected)])
-        if arms is None and not known:
-            raise UsageError("no endpoint is given, and no answers are kept", hint="give --stable URL and --canary URL")
 
-        async def run() -> None:
-            scores = ScoredPairs(await judge_of(plan.judge, folder, paired=True)) if plan.judge else None
-            work = _Work(comparison, scores, look)
-            try:
-                if known:
-                    tell(f"{answers}: {len(known):,} pairs of answers are there already")
-                    for pair in known:
-                        work.take(pair)
-                    await work.judged()
-                if arms is not None and not comparison.decided:
-                    async with both_opened(arms, timeout, prompts, kept, tell) as asked:
-                        pairs = answered_pairs(asked, prompts, known, concurrency=concurrency)
-                        with suppress(TimeoutError):
-                            async with asyncio.timeout(within.total_seconds()):
-                                await work.take_all(pairs, kept)
-            finally:
-                await work.end()
+    async def run() -> None:
+        scores = ScoredPairs(judge_of(plan.judge)) if plan.judge else None
+        async with both_opened(arms, timeout, prompts, tell) as asked:
+            with suppress(TimeoutError):
+                async with (
+                    asyncio.timeout(within.total_seconds()),
+                    aclosing(answered_pairs(asked, prompts, scores, concurrency=concurrency, tell=tell)) as pairs,
+                ):
+                    async for pair in pairs:
+                        comparison.take(pair)
+                        comparison.take_scores(scores.drain() if scores else {})
+                        look(comparison)
+                        if comparison.decided:
+                            break
 
-        asyncio.run(run())
+    asyncio.run(run())
     verdicts, times = comparison.verdicts(deadline_passed=True), comparison.times
     return ComparisonReport(
         name=plan.name,
@@ -237,52 +218,17 @@ def compare(
     )
 
 
-def _comparison_of(plan: ComparisonPlan, golden: Sequence[GoldenPrompt]) -> EndpointComparison:
-    """With the readers that its gates and scorers need.
-
-    Raises:
-        UsageError: a prompt is scored by log-likelihood, which only a version's own engine tells.
-    """
-    scorers = scorers_of(golden, plan.quality.scorer)
-    if Scorer.LOG_LIKELIHOOD in scorers:
-        raise UsageError(
-            f"the scorer {Scorer.LOG_LIKELIHOOD} asks vLLM itself, in the offline stage of a delivery",
-            hint=f"use {Scorer.F1} or {Scorer.SEMANTIC} here",
-        )
-    agreements = [each for each in plan.pairs.settings.values() if isinstance(each, AgreementGate)]
-    by_meaning = any(each.likeness is Likeness.MEANING for each in agreements)
-    by_language = any(each.min_same_language is not None for each in agreements)
-    semantic = Scorer.SEMANTIC in scorers
-    if not (semantic or by_meaning or by_language):
-        return EndpointComparison(plan, golden)
-    from gates.adapters.text_models import LanguageIds, WordEmbeddings
-
-    return EndpointComparison(
-        plan,
-        golden,
-        embedder=WordEmbeddings() if semantic else None,
-        likeness=WordEmbeddings() if by_meaning else None,
-        languages=LanguageIds() if by_language else None,
-    )
-
-
 @asynccontextmanager
 async def both_opened(
-    arms: tuple[Arm, Arm],
-    timeout: timedelta,
-    golden: Sequence[GoldenPrompt],
-    kept: AnswersFile | None,
-    tell: Callable[[str], None],
+    arms: tuple[Arm, Arm], timeout: timedelta, golden: Sequence[GoldenPrompt], tell: Callable[[str], None]
 ) -> AsyncIterator[tuple[Ask, Ask]]:
-    """Both arms, once each has answered something; whose answers are kept is written down.
+    """Both arms, once each has answered something.
 
     Raises:
-        UsageError, OutsideError: as `Arm.opened` and `warm_up`; the file has answers of others.
+        UsageError, OutsideError: as `Arm.opened` and `warm_up`.
     """
     first, second = arms
     async with first.opened(timeout) as (stable, of_stable), second.opened(timeout) as (canary, of_canary):
-        if kept is not None:
-            kept.begin(stable, canary)
         tell(f"stable is {stable}, canary is {canary}")
         await asyncio.gather(warm_up(of_stable, golden), warm_up(of_canary, golden))
         yield of_stable, of_canary
@@ -303,9 +249,14 @@ async def warm_up(arm: Ask, golden: Sequence[GoldenPrompt]) -> None:
 
 
 async def answered_pairs(
-    arms: tuple[Ask, Ask], golden: Sequence[GoldenPrompt], answered: Sequence[AnsweredPair], *, concurrency: int
+    arms: tuple[Ask, Ask],
+    golden: Sequence[GoldenPrompt],
+    scores: ScoredPairs | None,
+    *,
+    concurrency: int,
+    tell: Callable[[str], None],
 ) -> AsyncGenerator[AnsweredPair]:
-    """Pairs as they come, without an end; those in `answered` are not asked again.
+    """Pairs as they come, without an end; a judge has scored those of the first round that it wants.
 
     The set is asked in a random order, the same each time; after the last prompt it begins again, and times are
     measured again. Which endpoint is asked first of a pair is drawn too: the one that comes second might find the
@@ -314,28 +265,27 @@ async def answered_pairs(
     Raises:
         OutsideError: an endpoint was not reached. Of a version that nobody can ask, that says nothing.
     """
+    silent = set[str]()
 
-    async def answer(arm: Ask, entry: GoldenPrompt) -> tuple[EngineReply | None, str]:
+    async def answer(arm: int, entry: GoldenPrompt) -> EngineReply | None:
         try:
-            return await arm(entry), ""
+            return await arms[arm](entry)
         except BadAnswer as error:
-            return None, error.message
+            if (name := ("stable", "canary")[arm]) not in silent:
+                silent.add(name)
+                tell(f"{name}: {error.message} (said once)")
+            return None
 
-    async def pair(entry: GoldenPrompt, canary_first: bool) -> AnsweredPair:
-        order = (1, 0) if canary_first else (0, 1)
-        found = await asyncio.gather(*(answer(arms[arm], entry) for arm in order))
-        (stable, stable_error), (canary, canary_error) = (found[order.index(arm)] for arm in (0, 1))
-        return AnsweredPair(
-            time=time.time(),
-            prompt=entry.prompt,
-            stable=stable,
-            canary=canary,
-            stable_error=stable_error,
-            canary_error=canary_error,
-        )
+    async def pair(entry: GoldenPrompt, order: tuple[int, int], number: int) -> AnsweredPair:
+        found = await asyncio.gather(*(answer(arm, entry) for arm in order))
+        stable, canary = (found[order.index(arm)] for arm in (0, 1))
+        answered = AnsweredPair(time=time.time(), prompt=entry.prompt, stable=stable, canary=canary)
+        # The same words a second time are no second opinion.
+        if scores and stable and canary and number == 0:
+            await scores.ask(entry.prompt, entry.prompt, stable.text, canary.text)
+        return answered
 
-    to_ask = _order(golden, Counter(pair.prompt for pair in answered))
-    last = max((pair.time for pair in answered), default=0.0)
+    to_ask = _order(golden)
     under_way: set[asyncio.Task[AnsweredPair]] = set()
     try:
         while True:
@@ -343,61 +293,16 @@ async def answered_pairs(
                 under_way.add(asyncio.create_task(pair(*next(to_ask))))
             over, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
             for task in over:
-                last = max(task.result().time, last + LEAST_STEP)
-                yield task.result().model_copy(update={"time": last})
+                yield task.result()
     finally:
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
-def _order(golden: Sequence[GoldenPrompt], answered: Counter[str]) -> Iterator[tuple[GoldenPrompt, bool]]:
-    """Prompts, each with whether the canary is asked first."""
+def _order(golden: Sequence[GoldenPrompt]) -> Iterator[tuple[GoldenPrompt, tuple[int, int], int]]:
+    """Prompts, each with the arms as they are asked and the number of its round."""
     for number in count():
         random = Random(number)
         for entry in random.sample(golden, len(golden)):
-            canary_first = random.random() < 0.5
-            if answered[entry.prompt] <= number:
-                yield entry, canary_first
-
-
-class _Work:
-    """One comparison, and a judge's questions that are under way."""
-
-    def __init__(self, comparison: EndpointComparison, scores: ScoredPairs | None, look: Look) -> None:
-        self._comparison, self._scores, self._look = comparison, scores, look
-        self._judging: dict[str, asyncio.Task[None]] = {}
-
-    async def take_all(self, pairs: AsyncGenerator[AnsweredPair], kept: AnswersFile | None) -> None:
-        """Until there is a verdict."""
-        async with aclosing(pairs):
-            async for pair in pairs:
-                if kept is not None:
-                    kept.add(pair)
-                self.take(pair)
-                if self._comparison.decided:
-                    break
-        if self._comparison.outcome is GateOutcome.RUNNING:
-            await self.judged()
-
-    def take(self, pair: AnsweredPair) -> None:
-        self._comparison.take(pair)
-        if self._scores:
-            # The same words a second time are no second opinion.
-            if pair.stable and pair.canary and pair.prompt not in self._judging:
-                asked = self._scores.ask(pair.prompt, pair.prompt, pair.stable.text, pair.canary.text)
-                self._judging[pair.prompt] = asyncio.create_task(asked)
-            self._comparison.take_scores(self._scores.drain())
-        self._look(self._comparison)
-
-    async def judged(self) -> None:
-        """What the judge says of the answers that were there."""
-        if self._scores and self._judging:
-            await asyncio.gather(*self._judging.values())
-            self._comparison.take_scores(self._scores.drain())
-
-    async def end(self) -> None:
-        """The judge is no longer asked."""
-        for task in self._judging.values():
-            task.cancel()
-        await asyncio.gather(*self._judging.values(), return_exceptions=True)
+            yield entry, (1, 0) if random.random() < 0.5 else (0, 1), number

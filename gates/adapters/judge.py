@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +16,6 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from gates.adapters.openai import OpenAIClient, wait_seconds
-from gates.judge.control import load_labels
 from gates.judge.judge import Judge
 from gates.judge.rubric import JudgeReply, JudgeRequest
 from gates.judge.spec import JudgeGate
@@ -100,11 +98,7 @@ class OpenAIJudge:
 
     def _body(self, request: JudgeRequest) -> dict[str, object]:
         messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
-        body: dict[str, object] = {**self._settings.parameters, "model": self._settings.model, "messages": messages}
-        if self._settings.structured:
-            form = {"name": "scores", "strict": True, "schema": dict(request.form)}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
-        return body
+        return {**self._settings.parameters, "model": self._settings.model, "messages": messages}
 
 
 def _reply(content: bytes) -> JudgeReply:
@@ -123,9 +117,6 @@ SEED = 20261121
 """Of a judge's orders and samples; fixed, so that a delivery can be done again."""
 
 
-async def judge_of(settings: JudgeGate, folder: Path, paired: bool) -> Judge:
-    """A judge of pairs of answers, or of single ones, that has been asked of those in `folder` that a person scored."""
-    judge = Judge(settings, OpenAIJudge(settings, os.environ), seed=SEED)
-    if settings.control.labels is not None:
-        await judge.learn(load_labels(folder / settings.control.labels, settings.control), paired=paired)
-    return judge
+def judge_of(settings: JudgeGate) -> Judge:
+    """The judge of one comparison."""
+    return Judge(settings, OpenAIJudge(settings, os.environ), seed=SEED)

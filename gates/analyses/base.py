@@ -20,17 +20,7 @@ from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array, EvidenceProcess
 from gates.stats.spread import PodSlots
 from gates.stats.times import LatencyProcess
-from gates.traffic import (
-    BEYOND,
-    ArrivalRates,
-    Assumptions,
-    Exposure,
-    Flow,
-    GateForecast,
-    Scale,
-    forecast_of,
-    smallest_caught,
-)
+from gates.traffic import ArrivalRates, Assumptions, Flow, Scale
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 
@@ -265,8 +255,8 @@ class TestedGate(GateSettings):
     """How regressions are told."""
     least: ClassVar[str]
     """The setting that says how many requests or pairs a pass needs."""
-    margin: ClassVar[tuple[str, float] | None] = None
-    """The setting that a plan may advise to widen, and how far at most."""
+    margin: ClassVar[str | None] = None
+    """The setting that says how much worse the canary may be."""
     worst_regression: ClassVar[float] = 0.9
     """Beyond this a plan looks for nothing."""
 
@@ -274,10 +264,10 @@ class TestedGate(GateSettings):
         """What is tolerated must be allowed."""
         if self.margin is None:
             return
-        name = self.margin[0]
-        tolerance, most = self.tolerated(), getattr(self, name)
+        tolerance, most = self.tolerated(), getattr(self, self.margin)
         if tolerance >= most:
-            yield SpecConflict(("tolerance",), self.written(tolerance), f"less than {name}, {self.written(most)}")
+            expected = f"less than {self.margin}, {self.written(most)}"
+            yield SpecConflict(("tolerance",), self.written(tolerance), expected)
 
     @classmethod
     def written(cls, share: float) -> str:
@@ -302,7 +292,7 @@ class TestedGate(GateSettings):
     def regression(self, assumed: Assumptions) -> float:  # noqa: ARG002
         """The regression that a plan is asked about: of the margin's size."""
         assert self.margin is not None, f"{self.name} says neither a margin nor a regression"
-        return float(getattr(self, self.margin[0]))
+        return float(getattr(self, self.margin))
 
     def tolerated(self) -> float:
         """The regression that is nobody's fault."""
@@ -316,8 +306,8 @@ class TestedGate(GateSettings):
 class MonitoredGate(GateSettings):
     """A kind with statistics, and an even share of the error budget, of its own."""
 
-    scale: ClassVar[Scale]
-    """How regressions are told."""
+    by_looks: ClassVar[bool] = False
+    """Whether it counts looks, however many requests there are."""
 
     @abstractmethod
     def monitor(self, conditions: Conditions) -> Monitor:
@@ -326,41 +316,6 @@ class MonitoredGate(GateSettings):
     @abstractmethod
     def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
         """Seconds until half of all healthy canaries have passed; infinity for never."""
-
-    @abstractmethod
-    def fails(self, worse: float, arrivals: ArrivalRates, conditions: Conditions) -> float:
-        """Seconds until half of all canaries that are so bad are caught; infinity for never."""
-
-    def badness(self, assumed: Assumptions) -> tuple[float, float, float]:  # noqa: ARG002
-        """How bad a canary without a regression is, one that a plan is asked about, and the worst that is looked for.
-
-        Times what is allowed, unless the kind says otherwise; who is beyond the worst is another model.
-        """
-        return 0.0, BEYOND, 50.0
-
-    def forecast(
-        self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
-    ) -> GateForecast:
-        """What it will typically do on the word of one source."""
-        arrivals = exposure.arrivals(source)
-        none, stated, worst = self.badness(assumed)
-
-        def caught(worse: float) -> bool:
-            return self.fails(worse, arrivals, conditions) <= exposure.within_seconds
-
-        smallest = smallest_caught(caught, none or 1.0, worst) if exposure.timed(source) else None
-        return forecast_of(
-            self.name,
-            source,
-            exposure,
-            arrivals,
-            unit="requests",
-            scale=self.scale,
-            passes=self.passes(arrivals, assumed, conditions),
-            regression=stated - none,
-            fails=self.fails(stated, arrivals, conditions),
-            smallest=None if smallest is None else smallest - none,
-        )
 
 
 def as_ratio(log_evidence: float) -> float:

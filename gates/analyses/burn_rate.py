@@ -24,13 +24,7 @@ from gates.analyses.queries import PLACES, AsksPrometheus, QuerySource, Window, 
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, Times
 from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
 from gates.stats.e_process import Array, Onset, Product
-from gates.traffic import (
-    BEYOND,
-    EARLY,
-    ArrivalRates,
-    Assumptions,
-    WholeCounts,
-)
+from gates.traffic import EARLY, ArrivalRates, Assumptions, WholeCounts
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.units import Duration, Percent, format_duration
@@ -79,7 +73,6 @@ class BurnRateGate(AsksPrometheus, MonitoredGate):
     """No pair of windows may show a burn, and the budget's slow burn must be disproven."""
 
     name = "burn_rate"
-    scale = "points"
     stages = (StageUse("shadow"), StageUse("canary"))
     usual_sources = ("proxy",)
     several = False
@@ -175,17 +168,9 @@ class BurnRateGate(AsksPrometheus, MonitoredGate):
         return BurnRateMonitor(self, rollback=conditions.rollback, accept=conditions.accept)
 
     def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
-        bad = self.badness(assumed)[0]
-        return _burn_at(self, arrivals, bad, GateOutcome.PASS, (conditions.rollback, conditions.accept))
-
-    def fails(self, worse: float, arrivals: ArrivalRates, conditions: Conditions) -> float:
-        return _burn_at(self, arrivals, worse, GateOutcome.FAIL, (conditions.rollback, conditions.accept))
-
-    def badness(self, assumed: Assumptions) -> tuple[float, float, float]:
-        """As `MonitoredGate`, as the share of bad events; all are requests."""
         # It is unknown how many requests are slow; an SLO that is kept leaves some of its budget.
-        healthy = self.budget / 2 if self.slower else min(assumed.error_rate, self.budget)
-        return healthy, min(BEYOND * self.slow.factor * self.budget, 1.0), 1.0
+        bad = self.budget / 2 if self.slower else min(assumed.error_rate, self.budget)
+        return _passes_at(self, arrivals, bad, conditions.rollback, conditions.accept)
 
 
 def scaled_to(gate: BurnRateGate, stage: timedelta, *, look: timedelta, written: Container[str] = ()) -> BurnRateGate:
@@ -391,18 +376,16 @@ FURTHEST_SECONDS = 2 * 86400.0
 
 
 @lru_cache(maxsize=1024)
-def _burn_at(
-    settings: BurnRateGate, arrivals: ArrivalRates, bad: float, outcome: GateOutcome, chances: tuple[float, float]
-) -> float:
-    """When expected events bring that verdict; infinity for never."""
-    burn, whole = BurnRateMonitor(settings, rollback=chances[0], accept=chances[1]), WholeCounts((2,))
+def _passes_at(settings: BurnRateGate, arrivals: ArrivalRates, bad: float, rollback: float, accept: float) -> float:
+    """When expected events, of which so large a share is bad, bring a pass; infinity for never."""
+    burn, whole = BurnRateMonitor(settings, rollback=rollback, accept=accept), WholeCounts((2,))
     elapsed, seconds = 0.0, arrivals.look
     while elapsed < FURTHEST_SECONDS:
         elapsed += seconds
         fine, failed = whole.of(np.asarray([1 - bad, bad]) * arrivals.canary * seconds)
         burn.look(elapsed, seconds, Events(total=int(fine + failed), bad=int(failed)))
         found = burn.verdict().outcome
-        if found is outcome:
+        if found is GateOutcome.PASS:
             return elapsed * EARLY
         if found is GateOutcome.FAIL:
             return math.inf

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-import scipy  # It loads `scipy.stats`, which takes a second, only when that is used.
+import scipy
 from pydantic import BeforeValidator, Field
 
 from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse
@@ -116,7 +116,6 @@ class DriftGate(MonitoredGate):
     """Users must ask both arms the same kind of things, and the canary must answer in the same kind of way."""
 
     name = "drift"
-    scale = "times"
     stages = (StageUse("shadow", ("samples",)), StageUse("canary", ("samples",)))
     usual_sources = ("samples",)
     several = False
@@ -140,11 +139,6 @@ class DriftGate(MonitoredGate):
         """As `MonitoredGate`; traffic has no drift that could be assumed."""
         _ = assumed, conditions
         return requests_to_pass(self, stable_per_canary=arrivals.stable / arrivals.canary) / arrivals.canary
-
-    def fails(self, worse: float, arrivals: ArrivalRates, conditions: Conditions) -> float:
-        ratio = arrivals.stable / arrivals.canary
-        needed = requests_to_fail(self, times=worse, stable_per_canary=ratio, alpha=conditions.rollback)
-        return needed / arrivals.canary
 
 
 GROWTH = 1.5
@@ -365,55 +359,18 @@ def requests_to_pass(settings: DriftGate, *, stable_per_canary: float) -> float:
     """
     # All features must pass: half the time each is luckier than this.
     luck = 0.5 ** (1 / len(settings.thresholds))
-
-    def passes(feature: Feature, allowed: float, number: int, size: float) -> bool:
-        return _seen(feature, size, true=0, luck=luck).upper(PASS_LEVEL / spending(number)) <= allowed
-
-    return _slowest(settings, stable_per_canary, passes)
-
-
-@lru_cache(maxsize=1024)
-def requests_to_fail(settings: DriftGate, *, times: float, stable_per_canary: float, alpha: float) -> float:
-    """Canary requests after which a divergence of `times` what is allowed fails, half the time; infinity for never.
-
-    `alpha` is the gate's share of the error budget. The answer is for the feature that needs most.
-    """
-
-    def fails(feature: Feature, allowed: float, number: int, size: float) -> bool:
-        seen = _seen(feature, size, true=times * allowed, luck=0.5)
-        return seen.chance_above(allowed) * spending(number) <= alpha / len(settings.thresholds)
-
-    return _slowest(settings, stable_per_canary, fails)
-
-
-def _slowest(
-    settings: DriftGate, stable_per_canary: float, decided: Callable[[Feature, float, int, float], bool]
-) -> float:
-    """Requests until the feature that needs most is decided."""
-    return max(
-        next(
-            (
-                requests
-                for number, requests, size in _looks(settings, stable_per_canary)
-                if decided(feature, allowed, number, size)
-            ),
-            math.inf,
-        )
-        for feature, allowed in settings.thresholds.items()
-    )
-
-
-def _looks(settings: DriftGate, stable_per_canary: float) -> Iterator[tuple[int, int, float]]:
-    """Each look's number, the canary's requests at it, and n*m/(n+m) of both arms."""
     # The first look waits for the arm that has fewer.
     requests, number = settings.min_requests / min(1.0, stable_per_canary), 1
     while requests <= MOST_REQUESTS:
-        yield number, math.ceil(requests), requests * stable_per_canary / (1 + stable_per_canary)
+        size, level = requests * stable_per_canary / (1 + stable_per_canary), PASS_LEVEL / spending(number)
+        if all(_seen(each, size, luck).upper(level) <= allowed for each, allowed in settings.thresholds.items()):
+            return math.ceil(requests)
         requests, number = requests * GROWTH, number + 1
+    return math.inf
 
 
-def _seen(feature: Feature, size: float, *, true: float, luck: float) -> Divergence:
-    """What a true divergence looks like; a share `luck` of samples of this size shows less."""
+def _seen(feature: Feature, size: float, luck: float) -> Divergence:
+    """What arms without drift look like; a share `luck` of samples of this size shows less."""
     bins = BINS_OF_NAMES if feature in NAMES else USUAL_BINS
-    value = float(scipy.stats.ncx2.ppf(luck, bins - 1, true * size)) / size
-    return Divergence(value, bins, size, 2 * math.sqrt(max(true, value) / size))
+    value = float(scipy.special.chdtri(bins - 1, 1 - luck)) / size
+    return Divergence(value, bins, size, 2 * math.sqrt(value / size))

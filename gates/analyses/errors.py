@@ -56,7 +56,7 @@ class ErrorsGate(TestedGate):
     from_pairs = True
     scale = "points"
     least = "min_requests"
-    margin = ("max_increase", 0.5)
+    margin = "max_increase"
     example = "{max_increase: 0.5pp}"
 
     max_increase: PercentagePoints = Field(default=0.005, validate_default=False)

@@ -17,9 +17,9 @@ from pydantic import AfterValidator, Field
 
 from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse
 from gates.analyses.queries import PLACES, PrometheusGate, QuerySource, Window, open_places, without
-from gates.evidence.batch import Batch, Source
+from gates.evidence.batch import Batch
 from gates.model import ArmKey, GateOutcome, NoData, Verdict
-from gates.traffic import ArrivalRates, Assumptions, Exposure, GateForecast
+from gates.traffic import ArrivalRates, Assumptions
 from tidegate.core.model import SpecConflict
 from tidegate.core.units import Duration, format_duration
 
@@ -38,7 +38,7 @@ class GuardGate(PrometheusGate, MonitoredGate):
     name = "query"
     stages = (StageUse("shadow", ("proxy",)), StageUse("canary", ("proxy",)))
     bounded = False
-    scale = "bound"
+    by_looks = True
     presets: ClassVar = {
         "vllm-kv-cache": {"query": "max(vllm:kv_cache_usage_perc{{ARM}})", "max": 0.95},
         "vllm-preemptions": {"query": "sum(rate(vllm:num_preemptions_total{{ARM}}[1m]))", "max": 0.1},
@@ -86,36 +86,9 @@ class GuardGate(PrometheusGate, MonitoredGate):
 
     def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
         _ = assumed, conditions
-        return _looks(self.held_for, arrivals.look) * arrivals.look
-
-    def fails(self, worse: float, arrivals: ArrivalRates, conditions: Conditions) -> float:
-        _ = worse, conditions
-        return _looks(self.broken_for, arrivals.look) * arrivals.look
-
-    def forecast(
-        self, source: Source, exposure: Exposure, assumed: Assumptions, conditions: Conditions
-    ) -> GateForecast:
-        """As `MonitoredGate`: patience, and no statistics; told in looks, whatever the traffic."""
-        arrivals = exposure.arrivals(source)
-        passes, fails = self.passes(arrivals, assumed, conditions), self.fails(0.0, arrivals, conditions)
-        return GateForecast(
-            gate=self.name,
-            source=source,
-            unit="looks",
-            scale=self.scale,
-            canary_requests_to_pass=round(passes / arrivals.look),
-            seconds_to_pass=passes,
-            regression_share=0.0,
-            canary_requests_to_fail=round(fails / arrivals.look),
-            seconds_to_fail=fails,
-            within_seconds=exposure.within_seconds,
-            reachable=passes <= exposure.within_seconds,
-        )
-
-
-def _looks(patience: timedelta, look: float) -> int:
-    """A first one, and so many more that it lasted."""
-    return 1 + max(math.ceil(patience.total_seconds() / look - 1e-6), 1)
+        # A first look, and so many more that it lasted.
+        looks = 1 + max(math.ceil(self.held_for.total_seconds() / arrivals.look - 1e-6), 1)
+        return looks * arrivals.look
 
 
 class GuardMonitor(Monitor):

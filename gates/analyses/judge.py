@@ -12,14 +12,13 @@ import scipy
 from gates.analyses.base import BOTH, Conditions, MetricTest, StageUse, TestedGate, pods_of
 from gates.analyses.quality import NOTHING_SCORES
 from gates.evidence.batch import ArmName, Batch, Source
-from gates.judge.spec import JudgeGate
-from gates.model import Sample, Share
+from gates.judge.spec import JudgeGate, JudgeMargins
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
 from gates.traffic import ArrivalRates, Assumptions, Flow, expected_draws
 
 
-class ScoresGate(TestedGate):
+class ScoresGate(JudgeMargins, TestedGate):
     """The canary's mean score, given by a judge, may be `max_drop` below stable's at most."""
 
     name = "judge"
@@ -33,14 +32,7 @@ class ScoresGate(TestedGate):
     several = False
     scale = "score"
     least = "min_pairs"
-    margin = ("max_drop", 0.5)
-
-    max_drop: Share = 0.05
-    """Of the mean, 0 to 1. The gate passes once the canary is proven to be within it."""
-    tolerance: Share = 0.0
-    """The gate fails once the canary's mean is proven to be lower than stable's by more than this."""
-    min_pairs: Sample = 20
-    """Judged before a pass."""
+    margin = "max_drop"
 
     def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """One, of the scores of pairs, no matter who has them."""

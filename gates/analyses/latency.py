@@ -177,7 +177,7 @@ class LatencyGate(TestedGate):
     from_pairs = True
     scale = "percent"
     least = "min_requests"
-    margin = ("max_increase", 4.0)
+    margin = "max_increase"
     worst_regression = 4.0
     example = "{max_increase: 20%}"
 

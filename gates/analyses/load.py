@@ -78,7 +78,7 @@ class BlockTest(MetricTest):
     def __init__(self, gate: LoadGate) -> None:
         super().__init__(gate.name, needed=getattr(gate, gate.least))
         assert gate.margin is not None, "a kind of load has a margin"
-        self._margin: float = getattr(gate, gate.margin[0])
+        self._margin: float = getattr(gate, gate.margin)
         self.process = gate.process()
 
     @abstractmethod
@@ -181,7 +181,7 @@ class ThroughputGate(LoadGate):
     name = "throughput"
     stages = (StageUse("load", ("load",), by_default=True),)
     scale = "percent"
-    margin = ("max_drop", 0.5)
+    margin = "max_drop"
     test = ThroughputTest
 
     max_drop: Percent = Field(default=0.1, gt=0, lt=0.9, validate_default=False)
@@ -206,7 +206,7 @@ class CostGate(LoadGate):
     name = "cost"
     stages = (StageUse("load", ("load",)),)
     scale = "cost"
-    margin = ("max_increase", 0.5)
+    margin = "max_increase"
     test = CostTest
 
     max_increase: Percent = Field(default=0.1, gt=0, validate_default=False)

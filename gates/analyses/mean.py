@@ -1,5 +1,5 @@
 """Asks whether the mean of something that Prometheus adds up and counts is worse on the canary: tokens an answer, cost
-or retries a request, stars a rating.
+or retries a request, stars a rating; or the mean of what MLflow's scorers say of answers.
 
 Of what one window added up no single value is known, so the test rests on sums and counts alone (`gates.stats.means`).
 """
@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 from pydantic import Field
 
+from gates.analyses.assessments import Assessments
 from gates.analyses.base import ArmsTest, Conditions, MetricTest
 from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
 from gates.evidence.batch import ArmName, Batch, PodTotal, Source
@@ -20,7 +21,7 @@ from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
 from gates.stats.means import ASSUMED_SPREAD, MeanProcess
 from gates.traffic import ArrivalRates, Assumptions, EvenDraws, Flow
-from tidegate.core.model import SpecConflict
+from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Percent
 
 FEWEST = 5
@@ -33,7 +34,7 @@ class MeanGate(BothArmsGate):
     name = "mean"
     scale = "change"
     least = "min_observations"
-    margin = ("max_change", 0.9)
+    margin = "max_change"
     holds = "totals"
     presets: ClassVar = {
         "vllm-output-tokens": {
@@ -50,10 +51,12 @@ class MeanGate(BothArmsGate):
         },
     }
 
-    sum: Selector = Field(default="", validate_default=False)
+    sum: Selector | None = None
     """The counter that adds values up, as PromQL selects it: `cost_dollars_sum{version="{{.version}}"}`."""
-    count: Selector = Field(default="", validate_default=False)
+    count: Selector | None = None
     """The counter of those values, of the same programs."""
+    assessments: Assessments | None = None
+    """In place of both counters: what is said of traces in the MLflow of the delivery."""
     unit: str = Field(default="", max_length=20)
     """Of a value, for people."""
     worse: Literal["higher", "lower"] = "higher"
@@ -70,16 +73,24 @@ class MeanGate(BothArmsGate):
     """Standard deviation of single values over their mean, for plans."""
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """Both counters; what is tolerated must be allowed, and nothing drops by more than all."""
+        """Both counters or assessments; what is tolerated must be allowed, and nothing drops by more than all."""
         for name in ("sum", "count"):
-            if not getattr(self, name):
-                yield SpecConflict((name,), "nothing", "a counter, or a preset")
+            counter = getattr(self, name)
+            if counter and self.assessments:
+                yield SpecConflict((name,), "a counter besides assessments", "one of both")
+            if not counter and not self.assessments:
+                yield SpecConflict((name,), "nothing", "a counter, a preset, or assessments")
         yield from super().contradictions()
         if self.worse == "lower" and self.max_change >= 1:
             yield SpecConflict(("max_change",), f"{self.max_change:.0%}", "less than 100%, where lower is worse")
 
+    @property
+    def asks(self) -> bool:
+        return self.assessments is None
+
     def of_arm(self, queries: QuerySource, arm: ArmName, key: ArmKey, window: Window) -> tuple[PodTotal, ...] | NoData:
         """As `BothArmsGate`; a pod that counts and does not add up says nothing."""
+        assert self.sum and self.count, "a gate on assessments asks no Prometheus"
         counts = queries.counted(self.count, key, window)
         totals = queries.summed(self.sum, key, window)
         pods = [
@@ -119,6 +130,13 @@ class MeanGate(BothArmsGate):
             process.feed(both[..., 0, :], both[..., 1, :], seconds)
 
         yield Flow(process, feed)
+
+
+def assessing(settings: Mapping[str, SpecModel]) -> dict[str, Assessments]:
+    """Of the gates whose evidence is what was said of traces: which assessments, by gate."""
+    return {
+        gate: each.assessments for gate, each in settings.items() if isinstance(each, MeanGate) and each.assessments
+    }
 
 
 Totals = dict[ArmName, Array]

@@ -36,7 +36,7 @@ class QuantileGate(BothArmsGate):
     name = "quantile"
     scale = "change"
     least = "min_observations"
-    margin = ("max_increase", 4.0)
+    margin = "max_increase"
     worst_regression = 4.0
     holds = "histograms"
     presets: ClassVar = {

@@ -26,7 +26,7 @@ class RatioGate(BothArmsGate):
     name = "ratio"
     scale = "points"
     least = "min_trials"
-    margin = ("max_increase", 0.5)
+    margin = "max_increase"
     holds = "ratios"
     presets: ClassVar = {
         "vllm-queue-time": {

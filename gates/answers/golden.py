@@ -11,14 +11,13 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from gates.json_lines import read_json_lines
 from gates.model import Scorer, Scores
-from gates.ports import Embedder
-from gates.text import nearness, similarity, words_of
+from gates.text import similarity, words_of
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
 from tidegate.core.threads import call_in_thread
@@ -37,7 +36,7 @@ def score(scorer: Scorer, answer: str, expected: str) -> float:
     """How good `answer` is by a scorer that looks at words and numbers.
 
     Raises:
-        KeyError: for a scorer that needs more than two texts: `fits`, `nearness` and `likelihood` are theirs.
+        KeyError: for a scorer that needs more than two texts: `fits` is for schemas.
     """
     return _SCORERS[scorer](answer, expected)
 
@@ -68,11 +67,6 @@ def compiled(schema: Schema) -> jsonschema_rs.Validator:
     import jsonschema_rs
 
     return jsonschema_rs.validator_for(dict(schema), offline=True)
-
-
-def likelihood(mean_logprob: float) -> float:
-    """The geometric mean of the tokens' probabilities, from the mean of their natural logarithms."""
-    return min(1.0, math.exp(mean_logprob))
 
 
 def number(text: str) -> float:
@@ -142,6 +136,13 @@ class GoldenPrompt(SpecModel):
         """The scorer of this line, where `gate` is the one for lines that name none."""
         return self.scorer or (gate if self.json_schema is None else Scorer.JSON_SCHEMA)
 
+    def points(self, answer: str, gate: Scorer) -> float:
+        """What an answer is worth, 0 to 1."""
+        kind = self.scored_by(gate)
+        return (
+            fits(answer, self.json_schema or {}) if kind is Scorer.JSON_SCHEMA else score(kind, answer, self.expected)
+        )
+
 
 def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPrompt, ...]:
     """Read a golden set whose lines are scored by `scorer` where they name no other.
@@ -162,44 +163,14 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     return tuple(entry for _, entry in lines)
 
 
-def scorers_of(golden: Sequence[GoldenPrompt], scorer: Scorer) -> frozenset[Scorer]:
-    """Every scorer that the set asks for; tells whether an embedder or log-likelihoods are needed at all."""
-    return frozenset(entry.scored_by(scorer) for entry in golden)
+def score_answers(golden: Sequence[GoldenPrompt], answers: Mapping[str, str], scorer: Scorer) -> Scores:
+    """Score one version by prompt; a prompt without an answer is left out, not 0."""
+    return Scores(
+        by_prompt={
+            entry.prompt: entry.points(answers[entry.prompt], scorer) for entry in golden if entry.prompt in answers
+        }
+    )
 
-
-def score_answers(
-    golden: Sequence[GoldenPrompt],
-    answers: Mapping[str, str],
-    scorer: Scorer,
-    *,
-    mean_logprobs: Mapping[str, float] | None = None,
-    embedder: Embedder | None = None,
-) -> Scores:
-    """Score one version by prompt; a prompt without an answer is left out, not 0.
-
-    `mean_logprobs` has, for prompts scored by log-likelihood, what `LogLikelihood` said of the expected
-    answer; these need no answer of the version's own. `embedder` is for those scored by meaning.
-
-    Raises:
-        TypeError: when a line asks for meaning and there is no embedder.
-    """
-    scored = {entry.prompt: entry.scored_by(scorer) for entry in golden}
-    meant = [entry for entry in golden if scored[entry.prompt] is Scorer.SEMANTIC and entry.prompt in answers]
-    by_prompt = _by_meaning(meant, answers, embedder)
-    for entry in golden:
-        kind, answer = scored[entry.prompt], answers.get(entry.prompt)
-        if kind is Scorer.LOG_LIKELIHOOD:
-            if entry.prompt in (mean_logprobs or {}):
-                by_prompt[entry.prompt] = likelihood((mean_logprobs or {})[entry.prompt])
-        elif answer is not None and kind is Scorer.JSON_SCHEMA:
-            by_prompt[entry.prompt] = fits(answer, entry.json_schema or {})
-        elif answer is not None and kind is not Scorer.SEMANTIC:
-            by_prompt[entry.prompt] = score(kind, answer, entry.expected)
-    return Scores(by_prompt={entry.prompt: by_prompt[entry.prompt] for entry in golden if entry.prompt in by_prompt})
-
-
-Asked = TypeVar("Asked")
-Ask = Callable[[GoldenPrompt], Awaitable[Asked]]
 
 CONCURRENT_QUESTIONS = 4
 """For each engine: enough to batch, few enough not to crowd out users."""
@@ -208,38 +179,18 @@ CONCURRENT_QUESTIONS = 4
 async def ask_golden(
     golden: Sequence[GoldenPrompt],
     scorer: Scorer,
-    *,
-    answer: Ask[str],
-    mean_logprob: Ask[float],
-    embedder: Embedder | None,
+    ask: Callable[[GoldenPrompt], Awaitable[str]],
 ) -> Scores:
-    """All answers of one engine, scored; a prompt that is scored by likelihood needs no answer.
-
-    Args:
-        golden: what is asked.
-        scorer: for prompts that name none themselves.
-        answer: gives the engine's own answer.
-        mean_logprob: gives what `LogLikelihood` says of the expected one.
-        embedder: for prompts scored by meaning.
-    """
+    """All answers of one engine, scored as `score_answers` does."""
     limit = asyncio.Semaphore(CONCURRENT_QUESTIONS)
 
-    async def limited(ask: Ask[Asked], entry: GoldenPrompt) -> Asked:
+    async def limited(entry: GoldenPrompt) -> str:
         async with limit:
             return await ask(entry)
 
-    likely = [entry for entry in golden if entry.scored_by(scorer) is Scorer.LOG_LIKELIHOOD]
-    said = [entry for entry in golden if entry not in likely]
-    texts = await asyncio.gather(*(limited(answer, entry) for entry in said))
-    logprobs = await asyncio.gather(*(limited(mean_logprob, entry) for entry in likely))
-    return await call_in_thread(
-        score_answers,
-        tuple(golden),
-        {entry.prompt: text for entry, text in zip(said, texts, strict=True)},
-        scorer,
-        mean_logprobs={entry.prompt: value for entry, value in zip(likely, logprobs, strict=True)},
-        embedder=embedder,
-    )
+    texts = await asyncio.gather(*map(limited, golden))
+    answers = {entry.prompt: text for entry, text in zip(golden, texts, strict=True)}
+    return await call_in_thread(score_answers, golden, answers, scorer)
 
 
 def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:
@@ -267,16 +218,3 @@ def _schema_misfits(entry: GoldenPrompt) -> Iterator[Found]:
         compiled(entry.json_schema)
     except ValueError as error:
         yield "schema", str(error).splitlines()[0], "a JSON schema that refers to nothing outside itself"
-
-
-def _by_meaning(
-    golden: Sequence[GoldenPrompt], answers: Mapping[str, str], embedder: Embedder | None
-) -> dict[str, float]:
-    if not golden:
-        return {}
-    if embedder is None:
-        raise TypeError("the semantic scorer needs an embedder")
-    # All at once: an embedder that reads many texts together is many times faster.
-    given = embedder.embed([answers[entry.prompt] for entry in golden])
-    expected = embedder.embed([entry.expected for entry in golden])
-    return {entry.prompt: nearness(*pair) for entry, *pair in zip(golden, given, expected, strict=True)}

@@ -1,32 +1,22 @@
-"""What a pair of answers says once they are read: likeness, refusals, languages; their words stay behind."""
+"""What a pair of answers says once they are read: likeness and refusals; their words stay behind."""
 
 from __future__ import annotations
 
 from gates.evidence.batch import PairedAnswer, PairedReply
 from gates.model import EngineReply
-from gates.ports import Embedder, LanguageDetector
-from gates.text import declines, nearness, similarity
+from gates.text import declines, similarity
 
 
-def paired_answer(
-    stable: EngineReply | None,
-    canary: EngineReply | None,
-    *,
-    languages: LanguageDetector | None = None,
-    embedder: Embedder | None = None,
-) -> PairedAnswer:
-    """Read what arrived of a pair; an answer that did not is None, and then nothing is alike.
-
-    Without an embedder likeness is that of words (F1), with one that of meaning.
-    """
+def paired_answer(stable: EngineReply | None, canary: EngineReply | None) -> PairedAnswer:
+    """Read what arrived of a pair; an answer that did not is None, and then nothing is alike."""
     return PairedAnswer(
-        stable=read_reply(stable, languages) if stable else None,
-        canary=read_reply(canary, languages) if canary else None,
-        similarity=_alike(stable.text, canary.text, embedder) if stable and canary else None,
+        stable=read_reply(stable) if stable else None,
+        canary=read_reply(canary) if canary else None,
+        similarity=_alike(stable.text, canary.text) if stable and canary else None,
     )
 
 
-def read_reply(reply: EngineReply, languages: LanguageDetector | None) -> PairedReply:
+def read_reply(reply: EngineReply) -> PairedReply:
     """Read one answer."""
     return PairedReply(
         ttft=reply.ttft_seconds,
@@ -34,15 +24,9 @@ def read_reply(reply: EngineReply, languages: LanguageDetector | None) -> Paired
         e2e=reply.duration_seconds,
         output_tokens=reply.output_tokens,
         finish_reason=reply.finish_reason,
-        language=languages.language(reply.text) if languages else "",
         refusal=declines(reply.text),
     )
 
 
-def _alike(one: str, other: str, embedder: Embedder | None) -> float | None:
-    if not one.strip() and not other.strip():
-        return None
-    # Also for texts without words, which have no embedding.
-    if embedder is None or one == other:
-        return similarity(one, other)
-    return nearness(*embedder.embed([one, other]))
+def _alike(one: str, other: str) -> float | None:
+    return similarity(one, other) if one.strip() or other.strip() else None

@@ -148,13 +148,12 @@ class PairedReply(Value):
     """A judge's; None when this pair was not judged."""
     output_tokens: Count | None = None
     finish_reason: str = ""
-    language: str = ""
-    """ISO 639-1, as detected; empty when nobody looked."""
     refusal: bool | None = None
     """Whether the answer declines the request in words."""
     prompt_characters: Count | None = None
     """Of users' own prompts, which may differ between the arms, as the next."""
     prompt_language: str = ""
+    """ISO 639-1, as detected; empty when nobody looked."""
 
 
 class PairedAnswer(Value):

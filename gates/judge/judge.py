@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import TypedDict
 
 from gates.evidence.batch import ArmName, Dimension, PodEvidence, Score
-from gates.judge.control import Control, ControlReport, Label, foil_of, side_by_side
+from gates.judge.control import Control, ControlReport, foil_of
 from gates.judge.rubric import DimensionScores, JudgeClient, NoScoreReason, judge_request, scores_in
 from gates.judge.spec import JudgeGate, Weight
 from gates.text import similarity
@@ -141,18 +141,6 @@ class Judge:
                 opinions.append(again)
         return settle(answers, opinions, self._settings.dimensions)
 
-    async def learn(self, labels: Sequence[Label], *, paired: bool) -> None:
-        """Ask of every answer that a person has scored, before any of the versions' own; `paired` two at a time."""
-        groups = side_by_side(labels) if paired else ((label,) for label in labels)
-        await asyncio.gather(*(self._recall(f"label {number}", group) for number, group in enumerate(groups)))
-
-    async def _recall(self, key: str, labels: Sequence[Label]) -> None:
-        lot = draw(self._seed, key, self._settings)
-        found = await self._ask(labels[0].prompt, [label.answer for label in labels], swapped=lot.swapped)
-        if not isinstance(found, NoScoreReason):
-            for label, scores in zip(labels, found, strict=True):
-                self._control.labelled(label.score, self._composite(scores))
-
     def _foil(self, prompt: str, right: str, lot: Lot) -> str | None:
         """Made of an answer to another prompt that shares few words with the right one; None when there is none yet."""
         wrong = [
@@ -180,7 +168,7 @@ class Judge:
         dimensions, step = tuple(self._settings.dimensions), -1 if swapped else 1
         asked = dimensions[::step] if len(answers) == 1 else dimensions
         try:
-            reply = await self._client.ask(judge_request(self._settings.rubric, asked, prompt, answers[::step]))
+            reply = await self._client.ask(judge_request(asked, prompt, answers[::step]))
         except OutsideError as error:
             self._control.asked(NoScoreReason.UNREACHABLE, error.message)
             return NoScoreReason.UNREACHABLE

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue
@@ -16,10 +15,9 @@ from gates.model import Sample, Share
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Duration, Percent
 
-RubricVersion = Literal["2026-11"]
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-OURS = frozenset({"model", "messages", "response_format", "stream", "n"})
+OURS = frozenset({"model", "messages", "stream", "n"})
 """Fields of a request that are not free to choose."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -40,13 +38,20 @@ class JudgeControl(SpecModel):
     answer."""
     min_answered: Share = 0.9
     """Share of questions that get scores: what a judge leaves out is no accident."""
-    labels: Path | None = None
-    """JSON lines with `prompt`, `answer` and a person's `score`; the judge is asked of each before traffic."""
-    min_label_agreement: Share = 0.7
-    """Share of two labelled answers that the judge puts in the person's order; 0.5 is a coin's."""
 
 
-class JudgeGate(SpecModel):
+class JudgeMargins(SpecModel):
+    """How much worse than stable's a judge may find the canary's answers."""
+
+    max_drop: Share = 0.1
+    """Of the mean composite score, 0 to 1. The gate passes once the canary is proven to be within it."""
+    tolerance: Share = 0.0
+    """The gate fails once the canary's mean is proven to be lower than stable's by more than this."""
+    min_pairs: Sample = 20
+    """Judged before a pass."""
+
+
+class JudgeGate(JudgeMargins):
     """The canary's mean composite score may be `max_drop` below the stable arm's at most."""
 
     name: ClassVar = "judge"
@@ -60,15 +65,6 @@ class JudgeGate(SpecModel):
     """Of the pairs of answers."""
     dimensions: Mapping[Dimension, Weight] = Field(default=dict.fromkeys(Dimension, 1.0), min_length=1)
     """The weight of each in the composite score; one that is left out is not asked for."""
-    max_drop: Share = 0.1
-    """Of the mean composite score, 0 to 1. The gate passes once the canary is proven to be within it."""
-    tolerance: Share = 0.0
-    """The gate fails once the canary's mean is proven to be lower than stable's by more than this."""
-    min_pairs: Sample = 20
-    """Judged before a pass."""
-    rubric: RubricVersion = "2026-11"
-    structured: bool = False
-    """Let the endpoint enforce the form of the judge's reply; not every endpoint can."""
     control: JudgeControl = JudgeControl()
     parameters: Mapping[str, JsonValue] = {"temperature": 0, "max_tokens": 1024}
     """Further fields of each request, as this endpoint wants them."""

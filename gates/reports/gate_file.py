@@ -12,6 +12,7 @@ from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
+from gates.analyses.mean import assessing
 from gates.evidence.batch import Source
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from gates.spec import GATE_KINDS, Budget, GatesByName, kinds_from_batches, section, untold_by
@@ -87,6 +88,10 @@ class GateFile(SpecModel):
                 what = "blocks of load" if "load" in kind.usual_sources else "pairs of answers"
                 expected = f"a gate on requests or their times; {what} are batches of a file of evidence"
                 yield SpecConflict(("gates", gate), f"a gate on {what}, which no metric holds", expected)
+        for gate in assessing(self.gates.asked):
+            yield SpecConflict(
+                ("gates", gate, "assessments"), "assessments", "counters: a delivery alone asks its MLflow"
+            )
 
     @property
     def asked(self) -> tuple[str, ...]:

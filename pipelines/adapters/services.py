@@ -7,22 +7,15 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gates.adapters.judge import judge_of
-from gates.adapters.likelihood import EngineLikelihood
-from gates.analyses.agreement import AgreementGate, Likeness
 from gates.analyses.drift import DriftGate, Feature
-from gates.analyses.quality import QualityGate
-from gates.answers.golden import scorers_of
 from gates.judge.spec import JudgeGate
-from gates.model import Scorer
 from pipelines.model import Plan
 from pipelines.ports import Listener
 from pipelines.run.context import Readers
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.policy import golden_set
 from pipelines.spec.sections import NotifySpec
 from pipelines.views.notifications import Body, NotificationChannel, NotTaken, notified, subject_of
 from registry.ledger import MlflowLedger
@@ -68,26 +61,15 @@ def send_by_http(url: str, body: Body, transport: httpx.BaseTransport | None = N
     raise NotTaken(reason, again=again)
 
 
-def readers_for(spec: Delivery, folder: Path) -> Readers:
+def readers_for(spec: Delivery) -> Readers:
     """Only what the spec asks for: models are loaded when they are first used, but packages when they are built."""
-    gates = spec.gates
-    quality, judge, agreements = gates.only(QualityGate), gates.only(JudgeGate), gates.of(AgreementGate).values()
-    scorers = scorers_of(golden_set(spec, folder), quality.scorer) if quality else frozenset()
-    by_meaning = Scorer.SEMANTIC in scorers or any(gate.likeness is Likeness.MEANING for gate in agreements)
-    drift = gates.only(DriftGate)
-    by_language = bool(drift and Feature.LANGUAGE in drift.thresholds)
-    by_language = by_language or any(gate.min_same_language is not None for gate in agreements)
-    embedder = languages = None
-    if by_meaning or by_language:
-        from gates.adapters.text_models import LanguageIds, WordEmbeddings
+    judge, drift = spec.gates.only(JudgeGate), spec.gates.only(DriftGate)
+    languages = None
+    if drift and Feature.LANGUAGE in drift.thresholds:
+        from gates.adapters.text_models import LanguageIds
 
-        embedder, languages = WordEmbeddings() if by_meaning else None, LanguageIds() if by_language else None
-    return Readers(
-        embedder=embedder,
-        languages=languages,
-        likelihood=EngineLikelihood() if Scorer.LOG_LIKELIHOOD in scorers else None,
-        judges=partial(judge_of, judge, folder) if judge else None,
-    )
+        languages = LanguageIds()
+    return Readers(languages=languages, judges=partial(judge_of, judge) if judge else None)
 
 
 def notified_of(

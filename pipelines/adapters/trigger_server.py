@@ -1,4 +1,4 @@
-"""The server by which MLflow starts deliveries: webhooks, reconciliation with the registry, and the live page."""
+"""The server by which MLflow starts deliveries: webhooks, and reconciliation with the registry."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 from pipelines.adapters.fleets import cluster_client
 from pipelines.adapters.stores import mlflow_address, open_deliveries
 from pipelines.adapters.web_server import Listener
 from pipelines.authority.answering import BY_ALIAS, REQUESTED_BY
-from pipelines.requests import QueuePolicy
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.triggers.app import (
@@ -28,12 +26,10 @@ from pipelines.triggers.app import (
     receiver_routes,
     requests_route,
 )
-from pipelines.triggers.queue import RequestQueue
+from pipelines.triggers.queue import RequestFile
 from pipelines.triggers.reconciler import MlflowTriggers, Reconciler, Starter
 from pipelines.triggers.starters import ProcessStarter
-from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
-from pipelines.views.page import LivePage, SnapshotReader
-from registry.deliveries import MlflowDeliveries
+from pipelines.triggers.webhooks import SECRET
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
 from tidegate.core.process import cancelled_by_signals, note
@@ -45,16 +41,14 @@ TRACKING_URI = "MLFLOW_TRACKING_URI"
 async def serve_triggers(
     spec: Delivery,
     spec_path: Path,
-    listeners: tuple[Listener, Listener],
-    report: Callable[[str, MlflowDeliveries], str],
+    listener: Listener,
     *,
     state: StateFolder,
     tracking_uri: str | None,
     context: str | None,
     workflows: bool,
-    policy: QueuePolicy,
     every: timedelta,
-    secrets: tuple[str, ...],
+    secret: str,
     register: str | None,
 ) -> None:
     """Receive and reconcile until Ctrl-C or SIGTERM.
@@ -62,51 +56,39 @@ async def serve_triggers(
     Args:
         spec: the delivery's.
         spec_path: its file.
-        listeners: where webhooks come, and where the page is.
-        report: renders the report of a delivery, by its id.
+        listener: where it answers; what names models and hosts, only on the loopback or with a password.
         state: where requests are kept.
         tracking_uri: of MLflow.
         context: of the cluster of workflows; None for the current one.
         workflows: whether workflows are started; else processes.
-        policy: which of several requests is delivered.
         every: between two looks at the registry.
-        secrets: with which MLflow signs; none to believe no webhook.
+        secret: with which MLflow signs; empty to believe no webhook.
         register: the address at which MLflow reaches this receiver; None to register no webhook.
     """
     model, alias = spec.model.name, spec.model.origin
     triggers = MlflowTriggers(mlflow_address(state.root, tracking_uri))
     clock, loop = SystemClock(), asyncio.get_running_loop()
-    (hook, page_at), options = listeners, listeners[0].options
+    options = listener.options
     async with AsyncExitStack() as stack:
         ledgers = await call_in_thread(open_deliveries, state.root, tracking_uri)
         if workflows:
             starter = await stack.enter_async_context(_workflow_starter(spec, spec_path, context))
         else:
             starter = _process_starter(spec_path, state, tracking_uri)
-        inbox = RequestQueue(state.root / "serve" / "inbox.db")
-        stack.callback(inbox.close)
-        reconciler = Reconciler(model, alias, policy, every, inbox, triggers, ledgers, starter, clock, note)
+        file = stack.enter_context(RequestFile(state.root / "serve"))
+        reconciler = Reconciler(model, alias, every, file, triggers, ledgers, starter, clock, note)
 
         def wake() -> None:
             loop.call_soon_threadsafe(reconciler.wake)
 
-        receiver = Receiver(model, alias, secrets, inbox, clock, wake)
-        requests = partial(inbox.standing, model, alias)
-        look = SnapshotReader(model, ledgers, requests, clock).look
-        page = LivePage(model, look, lambda delivery: report(delivery, ledgers), clock)
-        hears = receiver_routes(receiver, reconciler)
-        numbers = Numbers(receiver, reconciler, spec.metadata.name)
-        shows = [requests_route(receiver), metrics_route(numbers), *page.routes()]
-        names = options.names(register)
-        door = partial(behind_door, hosts=names, password=options.password, open_to_all=OPEN_TO_ALL)
-        # Probes are answered on both.
-        if hook is not page_at:
-            await stack.enter_async_context(hook.answering(door(hears)))
-        await stack.enter_async_context(page_at.answering(door([*hears, *shows])))
-        note(f"listening on {hook.address}{WEBHOOK} for {model}@{alias}")
-        if hook is not page_at:
-            note(f"the page is at {page_at.address}/")
-        registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secrets)
+        receiver = Receiver(secret, clock, wake)
+        routes, password = receiver_routes(receiver, reconciler), options.password
+        if options.is_local or password:
+            routes += [requests_route(reconciler), metrics_route(Numbers(receiver, reconciler, spec.metadata.name))]
+        app = behind_door(routes, hosts=options.names(register), password=password, open_to_all=OPEN_TO_ALL)
+        await stack.enter_async_context(listener.answering(app))
+        note(f"listening on {listener.address}{WEBHOOK} for {model}@{alias}")
+        registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secret)
         await _reconcile(reconciler, asyncio.create_task(registering))
 
 
@@ -124,16 +106,14 @@ async def _reconcile(reconciler: Reconciler, registration: asyncio.Task[None]) -
         await asyncio.wait([registration])
 
 
-async def _register(
-    announce: Callable[[str, str, str], str], name: str, url: str | None, secrets: tuple[str, ...]
-) -> None:
+async def _register(announce: Callable[[str, str, str], str], name: str, url: str | None, secret: str) -> None:
     """Without the webhook everything still works, only later: what is wrong is told, and ends nothing."""
     if url is None:
         return
     # MLflow's library takes seconds to load, and a receiver that does not answer is tried for longer.
     note(f"webhook {name}: MLflow is asked to send a test event to {url}")
     try:
-        answered = await asyncio.to_thread(announce, name, url, secrets[0])
+        answered = await asyncio.to_thread(announce, name, url, secret)
     except TidegateError as error:
         note(f"webhook {name}: {error}")
     else:
@@ -155,7 +135,7 @@ async def _workflow_starter(spec: Delivery, spec_path: Path, context: str | None
 def _process_starter(spec: Path, state: StateFolder, tracking_uri: str | None) -> Starter:
     """Each the command `deliver` of this same installation."""
     command = [sys.executable, sys.argv[0], "deliver", str(spec.absolute()), "--state", str(state.root.absolute())]
-    environment = {name: value for name, value in os.environ.items() if name not in {SECRET, SECRET_BEFORE}}
+    environment = {name: value for name, value in os.environ.items() if name != SECRET}
     environment[REQUESTED_BY] = BY_ALIAS
     if tracking_uri is not None:
         # Not among the arguments, which everybody on the machine can read: it may carry a password.

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -97,7 +97,6 @@ def bounded(limits: Connections) -> type[H11Protocol]:
 
 GRACE_SECONDS = 10
 """That requests in flight have to end."""
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -105,14 +104,10 @@ class ListenOptions:
     """As the options say it."""
 
     address: str
-    page: str | None = None
-    """Where the page is; as `address` on the loopback, else next to it on the loopback."""
     token: Path | None = None
     hosts: Sequence[str] = ()
     certificate: Path | None = None
     key: Path | None = None
-    token_option: str = "--page-token"
-    """What the option is called that gave `token`."""
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -137,16 +132,16 @@ class ListenOptions:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "no text"
             raise UsageError(
-                f"{self.token_option} {self.token}: {str(reason).lower()}",
+                f"--token {self.token}: {str(reason).lower()}",
                 hint="name a file with the token in its first line",
             ) from error
         if weak := weakness(token):
             hint = "for instance what `openssl rand -hex 32` prints"
-            raise UsageError(f"{self.token_option} {self.token}: {weak}", hint=hint)
+            raise UsageError(f"--token {self.token}: {weak}", hint=hint)
         return token
 
     def names(self, registered: str | None) -> frozenset[str]:
-        """What the page is called; MLflow's way here is one of its names."""
+        """What it is called; MLflow's way here is one of its names."""
         own = {urlsplit(registered).hostname or ""} if registered else set()
         return frozenset({*self.hosts, *own} - {""})
 
@@ -198,12 +193,13 @@ class Listener:
 
 
 @contextmanager
-def listening(listen: ListenOptions, host: str, port: int) -> Iterator[Listener]:
-    """A socket there, closed at the end; port 0 is a free one.
+def listening(listen: ListenOptions) -> Iterator[Listener]:
+    """A socket at its address, closed at the end; port 0 is a free one.
 
     Raises:
         OutsideError: nobody can listen there.
     """
+    host, port = host_and_port(listen.address)
     try:
         heard = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -216,38 +212,16 @@ def listening(listen: ListenOptions, host: str, port: int) -> Iterator[Listener]
 
 @contextmanager
 def guarded_listener(listen: ListenOptions) -> Iterator[Listener]:
-    """A socket for an application without a page, closed at the end.
+    """A socket for an application that answers nobody else, closed at the end.
 
     Raises:
         UsageError: others could ask it, and nobody would have to say who he is.
         OutsideError: nobody can listen there.
     """
-    host, port = host_and_port(listen.address)
-    if not is_loopback(host) and listen.password is None:
+    if not listen.is_local and listen.password is None:
         raise UsageError(
             f"{listen.address} would be open to anyone who can reach it",
-            hint=f"give {listen.token_option} FILE, or listen on 127.0.0.1",
+            hint="give --token FILE, or listen on 127.0.0.1",
         )
-    with listening(listen, host, port) as heard:
+    with listening(listen) as heard:
         yield heard
-
-
-@contextmanager
-def webhooks_and_page(listen: ListenOptions) -> Iterator[tuple[Listener, Listener]]:
-    """Where webhooks come, and where the page is, closed at the end; the same where both have one address.
-
-    Raises:
-        UsageError: the page would be shown to others without a login.
-        OutsideError: nobody can listen there.
-    """
-    host, port = host_and_port(listen.address)
-    beside = (host, port) if is_loopback(host) else (LOOPBACK, port + 1 if 0 < port < 65535 else 0)
-    page = host_and_port(listen.page) if listen.page else beside
-    if not is_loopback(page[0]) and listen.password is None:
-        raise UsageError(
-            f"the page at {page[0]}:{page[1]} would be open to anyone who can reach it",
-            hint="give --page-token FILE, or --page 127.0.0.1:PORT with a proxy next to it that people log in at",
-        )
-    with ExitStack() as stack:
-        webhooks = stack.enter_context(listening(listen, host, port))
-        yield webhooks, webhooks if page == (host, port) else stack.enter_context(listening(listen, *page))

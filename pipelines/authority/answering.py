@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +101,7 @@ class AnswerVerifier:
         Args:
             question: what it should be an answer to.
             event: as it stands in the ledger, or would.
-            events: of the ledger: what each credential was used for, and who asked for the delivery.
+            events: of the ledger, which say who asked for the delivery.
 
         Raises:
             OutsideError: it cannot be checked now.
@@ -115,10 +115,7 @@ class AnswerVerifier:
                 statement = proof.read()
                 said = _said(event, question.misses(statement, event) or "")
                 if not said.ignored:
-                    person = self._person(event, proof)
-                    used = person.once and _first_use(proof.claim, events) not in (None, proof.statement)
-                    why = "its token was used for another answer before" if used else ""
-                    said = said.model_copy(update={"person": person, "reason": statement.reason, "ignored": why})
+                    said = said.model_copy(update={"person": self._person(event, proof), "reason": statement.reason})
             except Unproven as error:
                 said = _said(event, str(error))
         if said.ignored or not question.rules:
@@ -177,12 +174,6 @@ def _said(event: Event, ignored: str) -> Answer:
         reason=answer.reason,
         ignored=ignored,
     )
-
-
-def _first_use(claim: str, events: Iterable[Event]) -> str | None:
-    """The statement that a credential stood next to first, whatever was asked: it can be read in the ledger."""
-    proofs = (PersonAnswer.of(event).proof for event in events if event.kind in WORDS)
-    return next((proof.statement for proof in proofs if proof is not None and proof.claim == claim), None)
 
 
 def refuse_unanswerable(

@@ -89,8 +89,8 @@ class Issuer:
             OutsideError: the issuer's keys cannot be had.
         """
         spec, claims = self._spec, self._claims(proof.credential)
-        bound = self._is_bound(claims, digest_of(proof.statement))
-        self._refuse_out_of_date(claims, proof.read().at, given, bound=bound)
+        self._refuse_unbound(claims, digest_of(proof.statement))
+        _refuse_out_of_date(claims, proof.read().at, given)
         identity = claims.get(spec.identity_claim)
         if not isinstance(identity, str) or not identity:
             raise Unproven(
@@ -106,7 +106,7 @@ class Issuer:
         told = claims.get(spec.groups_claim, ()) if spec.groups_claim else ()
         groups = map(str, told) if isinstance(told, list) else [told] if isinstance(told, str) else ()
         how = f"OIDC issuer {spec.issuer}"
-        return Person(identity=identity, how=how, groups=frozenset(groups), once=not bound)
+        return Person(identity=identity, how=how, groups=frozenset(groups))
 
     def _claims(self, token: str) -> Mapping[str, Any]:
         # Times are judged below: not by this moment, but by the one at which it was handed in.
@@ -135,40 +135,33 @@ class Issuer:
         keys = jwt.PyJWKSet.from_dict(json_of(self._file.read_text(encoding="utf-8")))
         return keys[jwt.get_unverified_header(token).get("kid", "")]
 
-    def _is_bound(self, claims: Mapping[str, Any], digest: str) -> bool:
-        """Whether it was issued for this very statement."""
+    def _refuse_unbound(self, claims: Mapping[str, Any], digest: str) -> None:
+        """A token counts for the very statement that it was issued for: else it could stand next to any other."""
         named = claims["aud"]
         audiences = [str(each) for each in named] if isinstance(named, list) else [str(named)]
         if f"{self._spec.audience}:{digest}" in audiences:
-            return True
+            return
         if self._spec.audience not in audiences:
             raise Unproven(
                 f"the token is for {', '.join(audiences)}; expected {self._spec.audience}",
                 hint="ask for a token with this audience",
             )
-        bound = claims.get("nonce") == digest
-        if not bound and self._spec.binding == "statement":
+        if claims.get("nonce") != digest:
             raise Unproven(
                 "the token was not issued for this statement: neither `nonce` nor `aud` has its digest",
                 hint="ask for a token with the digest as nonce or audience",
             )
-        return bound
 
-    def _refuse_out_of_date(self, claims: Mapping[str, Any], said: datetime, given: datetime, *, bound: bool) -> None:
-        issued, ends = _moment(claims, "iat"), _moment(claims, "exp")
-        begins = max(issued, _moment(claims, "nbf")) if "nbf" in claims else issued
-        if given >= ends:
-            raise Unproven(f"the token ended at {utc(ends)}, before it was given", hint="get a new token")
-        if given < begins - SKEW:
-            raise Unproven(f"the token begins at {utc(begins)}, after it was given", hint="set the clocks")
-        if bound and issued < said - SKEW:
-            raise Unproven("the token is older than the statement that it is for", hint="get a new token")
-        last = min(ends, issued + self._spec.max_age)
-        if not bound and (not begins - SKEW <= said < last or given >= last + SKEW):
-            raise Unproven(
-                f"the token counts from {utc(begins)} to {utc(last)}, and what it is for was said outside",
-                hint="get a new token, and answer again",
-            )
+
+def _refuse_out_of_date(claims: Mapping[str, Any], said: datetime, given: datetime) -> None:
+    issued, ends = _moment(claims, "iat"), _moment(claims, "exp")
+    begins = max(issued, _moment(claims, "nbf")) if "nbf" in claims else issued
+    if given >= ends:
+        raise Unproven(f"the token ended at {utc(ends)}, before it was given", hint="get a new token")
+    if given < begins - SKEW:
+        raise Unproven(f"the token begins at {utc(begins)}, after it was given", hint="set the clocks")
+    if issued < said - SKEW:
+        raise Unproven("the token is older than the statement that it is for", hint="get a new token")
 
 
 def _moment(claims: Mapping[str, Any], name: str) -> datetime:

@@ -83,8 +83,6 @@ class Journal:
         """The steps that have begun, by what this process has said and read."""
         self.asked: set[str] = set()
         """What this process has asked people to approve."""
-        self.pushed: list[Event] = []
-        """What was written, or about to be written, to Git, in its order."""
         self.moves: dict[str, Event] = {}
         """By region: the last event that tells how its users are shared out."""
 
@@ -384,9 +382,7 @@ class Journal:
         return StepProgress().event(self._clock.now(), "delivery", message)
 
     def _remember(self, event: Event) -> None:
-        """Where users are, in whatever order it is heard of, and what Git was told."""
-        if event.kind == EventKind.GIT and event not in self.pushed:
-            self.pushed.append(event)
+        """Where users are, in whatever order it is heard of."""
         if event.kind == EventKind.TRAFFIC and (region := str(event.data.get("region") or "")):
             known = self.moves.get(region)
             if known is None or known.at <= event.at:

@@ -98,15 +98,6 @@ class StepProgress(Payload):
     total: int | None = None
 
 
-class GitChange(Payload):
-    """`git`: what a delivery writes to the repository, once before and once after."""
-
-    kind = EventKind.GIT
-
-    commit: str = ""
-    """Empty before it is pushed."""
-
-
 class VerdictPayload(Payload):
     """`verdict`: what a gate says, for now or for good."""
 
@@ -250,7 +241,6 @@ DeliveryPayload = (
     | StepStarted
     | TrafficShift
     | StepProgress
-    | GitChange
     | VerdictPayload
     | Waiting
     | ApprovalGiven

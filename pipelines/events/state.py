@@ -16,7 +16,6 @@ from pipelines.events.payloads import (
     Closing,
     DeliveryPayload,
     DeliveryRequested,
-    GitChange,
     LeftBehind,
     Opening,
     Returned,
@@ -275,8 +274,6 @@ def _step_after(delivery: DeliveryState, event: Event, payload: DeliveryPayload 
         case StepProgress():
             counted = payload.done is not None and payload.total is not None
             after = delivery.with_step(event, progress=(payload.done, payload.total) if counted else None)
-        case GitChange():
-            after = delivery.with_step(event)
         case StepDone():
             after = _done(delivery.with_step(event, state=StepStatus.DONE, ended=event.at), event)
         case StepFailure():

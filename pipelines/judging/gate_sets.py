@@ -65,12 +65,17 @@ def read_gates(path: Path, *, of_prometheus: bool = False) -> GateSet:
 def _gates_of_delivery(path: Path, *, of_prometheus: bool) -> GateSet:
     # All that a delivery's spec can say is twice what a file of gates can.
     from gates.analyses.burn_rate import BurnRateGate
+    from gates.analyses.mean import assessing
     from pipelines.plan.gates import budget_shares, gates_within
     from pipelines.spec.delivery import Delivery
 
     spec = load_spec(path, Delivery)
     kinds = {gate: spec.gates.kind_of(gate) for gate in spec.gates.asked}
-    asked = [gate for gate, kind in kinds.items() if kind.from_batches and not (of_prometheus and kind.paired())]
+    answered = {gate: kind for gate, kind in kinds.items() if kind.from_batches}
+    if of_prometheus:
+        traced = assessing(spec.gates.asked)
+        answered = {gate: kind for gate, kind in answered.items() if not kind.paired() and gate not in traced}
+    asked = [*answered]
     # What one region's stage has of the delivery's budget, so that judging each of them elsewhere keeps it.
     shares = (share for name, share in budget_shares(spec).items() if name.startswith(("shadow@", "canary@")))
     share = min(shares, default=1.0)

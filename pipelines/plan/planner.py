@@ -11,8 +11,8 @@ from hashlib import sha256
 
 from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate, quality_forecast
-from gates.planning.forecast import forecasts, round_up, with_proposals
-from gates.traffic import Assumptions, Change, GateForecast
+from gates.planning.forecast import forecasts, round_up
+from gates.traffic import Change, GateForecast
 from pipelines.errors import NotAsPlanned, PlanRefused
 from pipelines.model import GatePlan, Plan, PlanStep, Resolved, SpecChange, StageName, UnresolvedPlan
 from pipelines.plan.gates import terms_of, traffic_of
@@ -27,8 +27,6 @@ ENGINE_START_SECONDS = 25.0
 SMOKE_SECONDS = 2.0
 """Three short answers; also what a promotion is expected to take, which needs no start."""
 
-GIT_SECONDS = 10.0
-"""A fetch and a push; how long a merge or a sync takes is for others to say."""
 FINALIZE_SECONDS = 1.0
 
 
@@ -79,8 +77,6 @@ def _steps(spec: Delivery, prompts: int) -> Iterator[PlanStep]:
     for wave, regions in enumerate(spec.regions.waves, start=1):
         for region in regions:
             yield from _region_steps(spec, wave, region, prompts)
-        if spec.git:
-            yield PlanStep(stage=StageName.GIT, wave=wave, expected_seconds=GIT_SECONDS)
         bake = spec.regions.bake.total_seconds()
         yield PlanStep(stage=StageName.BAKE, wave=wave, expected_seconds=bake)
     yield PlanStep(stage=StageName.FINALIZE, expected_seconds=FINALIZE_SECONDS)
@@ -114,8 +110,8 @@ def _gate_plans(
     spec: Delivery, stage: LoadStage | ShadowStage | CanaryStage, region: str, percent: int = 0
 ) -> tuple[GatePlan, ...]:
     """What each gate of one trial needs, by the same terms by which it will be judged."""
-    terms, exposure, assumed = terms_of(spec, stage, region), traffic_of(spec, stage, percent), Assumptions()
-    found = [with_proposals(terms, each, exposure, assumed) for each in forecasts(terms, exposure, assumed)]
+    terms, exposure = terms_of(spec, stage, region), traffic_of(spec, stage, percent)
+    found = forecasts(terms, exposure)
     return tuple(_of_gate(gate, [each for each in found if each.gate == gate]) for gate in stage.gates)
 
 
@@ -169,21 +165,12 @@ def refuse_hopeless(spec: Delivery, steps: Sequence[PlanStep], prompts: int) -> 
     )
     more = f"; the same is true of {', '.join(others)}" if others else ""
     proposals = proposals_for(spec, steps, lambda changed: steps_of(changed, prompts=prompts))
-    late = [each for step, each in found if step.stage is first.stage]
-    raise PlanRefused(f"{first.id}: {hopeless(forecast)}{more}", hint=_advice(late, proposals), proposals=proposals)
-
-
-def _advice(late: Sequence[GateForecast], proposals: Sequence[SpecChange]) -> str:
-    """What to write, and how many users would do; where no line of the stage helps, what would help its first gate."""
-    half = [
-        f" (half pass within {round_up(each.seconds_to_pass)})" if each.seconds_to_pass else "" for each in proposals
+    lines = [
+        f"`{each.line}`" + (f" (half pass within {round_up(each.seconds_to_pass)})" if each.seconds_to_pass else "")
+        for each in proposals
     ]
-    found = [f"`{each.line}`{when}" for each, when in zip(proposals, half, strict=True)]
-    users = [[each for each in forecast.proposals if each.change == "requests_per_second"] for forecast in late]
-    if found and all(users):
-        found.append(max((each for told in users for each in told), key=lambda each: each.value).words)
-    words = found or late[0].remedy
-    return f"one of: {'; '.join(words)}" if words else "ask for what a healthy version shows"
+    hint = f"one of: {'; '.join(lines)}" if lines else "ask for what a healthy version shows"
+    raise PlanRefused(f"{first.id}: {hopeless(forecast)}{more}", hint=hint, proposals=proposals)
 
 
 def hopeless(forecast: GateForecast) -> str:
@@ -308,6 +295,5 @@ def _changes(
 
 def _most(late: Sequence[GateForecast], change: Change) -> float | None:
     """What is enough for all late gates; None when one of them has no such proposal."""
-    found = [next((each.value for each in gate.proposals if each.change == change), None) for gate in late]
-    known = [value for value in found if value is not None]
-    return max(known) if known and len(known) == len(found) else None
+    found = [gate.proposals.get(change) for gate in late]
+    return None if None in found else max(filter(None, found))

@@ -15,7 +15,7 @@ from gates.analyses.queries import QuerySource
 from gates.evidence.request_record import RequestRecord
 from gates.judge.judge import Judge
 from gates.model import ArmKey
-from gates.ports import Embedder, EvidenceSource, LanguageDetector, LogLikelihood
+from gates.ports import EvidenceSource, LanguageDetector
 from pipelines.events.artifacts import Trials
 from pipelines.events.journal import Journal
 from pipelines.load import LoadOrder, LoadRequest
@@ -50,11 +50,9 @@ class BringLoad(Protocol):
 class Readers:
     """Who reads answers for more than their words; each is None when the spec does not ask for it."""
 
-    embedder: Embedder | None = None
     languages: LanguageDetector | None = None
-    likelihood: LogLikelihood | None = None
-    judges: Callable[[bool], Awaitable[Judge]] | None = None
-    """Makes the judge of one comparison, its control begun: of pairs of answers, or of single ones."""
+    judges: Callable[[], Judge] | None = None
+    """Makes the judge of one comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from pipelines.events.payloads import DeliveryRequested, StepDone, StepStarted
 from pipelines.model import Ending, PlanStep, Result, StageName
 from pipelines.run.approval_gate import refuse_unseen_death, wait_until_allowed
 from pipelines.run.context import Context
-from pipelines.run.git import write_back
+from pipelines.run.git import say_in_git
 from pipelines.run.regions import refuse_others
 from pipelines.run.rollback import arrived, request_rollbacks, roll_back_late_changes, take_back_the_rest, told
 from registry.conventions import DELIVERY, OUTCOME, REASON
@@ -72,9 +72,13 @@ async def to_the_end(context: Context, done: frozenset[str] = frozenset()) -> Re
 
 
 async def delivered(context: Context) -> Result:
-    """Every step is done: close the ledger."""
-    reason = f"version {context.plan.on_trial} serves {', '.join(context.plan.regions)}"
-    return await undisturbed(context.journal.closed(Ending.DELIVERED, reason, ExitCode.DELIVERED))
+    """Every step is done: let Git say so, and close the ledger."""
+
+    async def close() -> Result:
+        reason = f"version {context.plan.on_trial} serves {', '.join(context.plan.regions)}"
+        return await context.journal.closed(Ending.DELIVERED, reason + await say_in_git(context), ExitCode.DELIVERED)
+
+    return await undisturbed(close())
 
 
 def cancellation_is_heard() -> None:
@@ -224,6 +228,5 @@ async def _abort(
     whose = f"engine {context.plan.on_trial}: " if context.plan.is_engine_change else ""
     marks = {OUTCOME: str(ending), REASON: f"{whose}{reason}", DELIVERY: context.journal.delivery}
     context.journal.mark(context.plan.version, marks)
-    in_git = asyncio.create_task(write_back(context, reason))
     left = await take_back_the_rest(context, ways, since, f"{ending}: {reason}")
-    return await context.journal.closed(ending, reason + told(left) + await in_git, exit_code, left)
+    return await context.journal.closed(ending, reason + told(left), exit_code, left)

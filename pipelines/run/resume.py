@@ -76,9 +76,9 @@ def lost(plan: Plan, done: frozenset[str], states: Mapping[str, RegionState]) ->
     again = any(state.stable is None for state in states.values())
     waves = {step.wave for step in plan.steps if step.region in gone}
     for step in plan.steps:
-        in_vain = step.stage in (StageName.GIT, StageName.BAKE) and step.wave in waves
+        in_vain = step.stage is StageName.BAKE and step.wave in waves
         # Its work is in the fleet, and went with it.
-        went = again and step.stage in MADE | {StageName.BUILD, StageName.GIT, StageName.BAKE}
+        went = again and step.stage in MADE | {StageName.BUILD, StageName.BAKE}
         if step.id in done and (in_vain or went or (step.region in gone and step.stage in MADE)):
             yield step
 

@@ -18,14 +18,13 @@ from typing import Self
 
 import scipy
 
-from gates.analyses.agreement import AgreementGate, Likeness
 from gates.answers.likeness import paired_answer, read_reply
 from gates.answers.samples import TakenSamples, UserSample
 from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
 from gates.judge.judge import ScoredPairs
 from gates.judge.spec import JudgeGate
 from gates.model import EngineReply, Verdict, blind
-from gates.ports import Embedder, LanguageDetector
+from gates.ports import LanguageDetector
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
 from pipelines.ports import UserSamples
@@ -123,7 +122,6 @@ class AnsweredUsers:
         region: str,
         shares: Mapping[str, float],
         languages: LanguageDetector | None = None,
-        embedder: Embedder | None = None,
         scored: ScoredPairs | None = None,
         copied: float | None = None,
     ) -> None:
@@ -133,7 +131,7 @@ class AnsweredUsers:
         Without a judge nothing is `scored`.
         """
         self._samples, self._clock, self.scored = samples, clock, scored
-        self._languages, self._embedder = languages, embedder
+        self._languages = languages
         self._arms, self._region, self._shares = arms, region, shares
         self._copies = None if copied is None else CopiedRequests(copied)
         self._waiting: dict[ArmName, deque[UserSample]] = {arm: deque(maxlen=MOST_WAITING) for arm in ArmName}
@@ -233,7 +231,7 @@ class AnsweredUsers:
         assert self._copies is not None, "only of copies"
         for stable, copy in self._copies.joined(self._clock.monotonic()):
             replies = _reply(stable), _reply(copy) if copy.whole else None
-            self._pairs.append(paired_answer(*replies, languages=self._languages, embedder=self._embedder))
+            self._pairs.append(paired_answer(*replies))
             if copy.whole:
                 yield stable, copy
 
@@ -245,7 +243,7 @@ class AnsweredUsers:
         detector = self._languages
         language = detector.language(sample.prompt[:LANGUAGE_CHARACTERS]) if detector else ""
         asked = {"prompt_characters": len(sample.prompt), "prompt_language": language}
-        return read_reply(_reply(sample), None).model_copy(update=asked)
+        return read_reply(_reply(sample)).model_copy(update=asked)
 
     async def _score(self, stable: UserSample, canary: UserSample) -> None:
         assert self.scored is not None, "nothing is put to no judge"
@@ -273,12 +271,6 @@ def _reply(sample: UserSample) -> EngineReply:
         itl_seconds=(sample.seconds - ttft) / (tokens - 1) if ttft is not None and tokens and tokens > 1 else None,
         duration_seconds=sample.seconds,
     )
-
-
-def embedder_of(context: Context) -> Embedder | None:
-    """What likeness is told by; None for words."""
-    gates = context.spec.gates.of(AgreementGate).values()
-    return context.readers.embedder if any(gate.likeness is Likeness.MEANING for gate in gates) else None
 
 
 def _asks_users(context: Context, settings: ShadowStage | CanaryStage | None) -> bool:
@@ -327,8 +319,7 @@ async def answered_users(
         region=state.region,
         shares=shares,
         languages=context.readers.languages,
-        embedder=embedder_of(context),
-        scored=ScoredPairs(await judges(copied is not None)) if judges and judged else None,
+        scored=ScoredPairs(judges()) if judges and judged else None,
         copied=copied,
     )
     try:

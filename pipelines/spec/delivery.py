@@ -37,7 +37,7 @@ from pipelines.spec.approvals import (
     Weight,
     approval_conflicts,
 )
-from pipelines.spec.git import GitSpec, git_conflicts
+from pipelines.spec.git import GitSpec
 from pipelines.spec.load import LoadSettings, load_conflicts
 from pipelines.spec.sections import (
     IN_CLUSTERS,
@@ -260,11 +260,9 @@ class Delivery(SpecModel):
         stages, weights = [stage.name for stage in self.stages], self.canary.weights if self.canary else ()
         asked = approval_conflicts(self.approvals, self.regions.names, len(self.regions.waves), stages, weights)
         yield from below(("approvals",), asked)
-        if self.git:
-            if isinstance(self.fleet, LocalFleet):
-                expected = "`fleet: {kind: argo, ...}`, or no `git`"
-                yield SpecConflict(("git",), "a repository for the local fleet", expected)
-            yield from below(("git",), git_conflicts(self.git, self.regions.names))
+        if self.git and isinstance(self.fleet, LocalFleet):
+            expected = "`fleet: {kind: argo, ...}`, or no `git`"
+            yield SpecConflict(("git",), "a repository for the local fleet", expected)
         if self.workflow:
             clusters = self.fleet if isinstance(self.fleet, ClusterFleetSpec) else None
             yield from below(("workflow",), workflow_conflicts(self.workflow, clusters))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from tidegate.core.access import AccessPart, CredentialSource
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
@@ -55,9 +55,8 @@ def _inside(path: str) -> str:
 InnerFile = Annotated[str, AfterValidator(_inside)]
 
 PLACEHOLDERS = ("image", "repository", "digest", "version", "engine", "model", "region", "delivery")
-"""What values may be made of; `{region}` stands in paths, objects and fields too."""
-_POINTER = re.compile(r"(/([^~/\s]|~0|~1)+)+")
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+"""What contents may be made of; `{region}` stands in paths too."""
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -66,71 +65,39 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 
 class GitFileSpec(SpecModel):
-    """A YAML file that says what a region serves, or what all of them do."""
+    """A file that says what a region serves, or what all of them do. All of it is the delivery's."""
 
     path: InnerFile
     """From the repository's root; with `{region}` there is one for each region."""
-    paths: Mapping[str, InnerFile] = {}
-    """By region, where `path` does not fit."""
-    object: str = Field(default="", pattern=r"^([A-Za-z]+/[^\s/]+)?$")
-    """`KIND/NAME` of the document that is meant, of a file with several."""
-    set: Mapping[str, str] = Field(min_length=1)
-    """What is written, by a JSON pointer to a value that has to be there already."""
+    content: str = Field(min_length=1)
+    """The whole file."""
 
-    @field_validator("set")
+    @field_validator("content")
     @classmethod
-    def _can_be_set(cls, said: Mapping[str, str]) -> Mapping[str, str]:
-        for field, value in said.items():
-            if not _POINTER.fullmatch(field):
-                raise ValueError("a JSON pointer, such as /image/digest")
-            unknown = [name for name in _PLACEHOLDER.findall(value) if name not in PLACEHOLDERS]
-            if unknown:
-                known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-                raise ValueError(f"texts of {known}, and not of {{{unknown[0]}}}")
-            if not value.isprintable():
-                raise ValueError("texts of one line")
-        return said
+    def _can_be_filled(cls, content: str) -> str:
+        if unknown := [name for name in _PLACEHOLDER.findall(content) if name not in PLACEHOLDERS]:
+            known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            raise ValueError(f"a text with {known}, and not with {{{unknown[0]}}}")
+        return content
+
+    @model_validator(mode="after")
+    def _says_where(self) -> GitFileSpec:
+        if "{region}" in self.content and not self.is_of_each_region:
+            raise at_odds("{region} in `content` and not in `path`", "a path with {region}: one file for each")
+        return self
 
     @property
     def is_of_each_region(self) -> bool:
-        """Whether regions differ in what is written, or where; else the file speaks for all of them at once."""
-        texts = (self.path, self.object, *self.set, *self.set.values())
-        return bool(self.paths) or any("{region}" in text for text in texts)
-
-
-class GitBasicAuth(AccessPart):
-    """Name and password, or a token in the password's place."""
-
-    username: str = Field(min_length=1, pattern=r"^[^:\s]+$")
-    password: CredentialSource
-
-
-class GitSshAuth(AccessPart):
-    """A key of its own, such as a deploy key."""
-
-    key: CredentialSource
-    known_hosts: CredentialSource | None = None
-    """Keys of the host, as a file of known hosts has them; without it the usual files of ssh are read."""
+        """Whether there is one for each region; else it speaks for all of them at once."""
+        return "{region}" in self.path
 
 
 class GitAuth(AccessPart):
-    """Who pushes; without it git's own ways are tried: credential helpers, ssh's agent and keys."""
+    """Who pushes by https; without it, and by ssh, git's own ways are tried: credential helpers, ssh's agent, keys."""
 
-    one_of = ("basic", "bearer", "ssh")
-    basic: GitBasicAuth | None = None
-    bearer: CredentialSource | None = None
-    ssh: GitSshAuth | None = None
-
-    def sources(self) -> Iterator[tuple[tuple[str, ...], CredentialSource]]:
-        """Every place of a secret, by its keys below this one."""
-        if self.basic:
-            yield ("basic", "password"), self.basic.password
-        if self.bearer:
-            yield ("bearer",), self.bearer
-        if self.ssh:
-            yield ("ssh", "key"), self.ssh.key
-            if self.ssh.known_hosts:
-                yield ("ssh", "known_hosts"), self.ssh.known_hosts
+    username: str = Field(min_length=1, pattern=r"^[^:\s]+$")
+    password: CredentialSource
+    """Or a token."""
 
 
 class AuthorSpec(SpecModel):
@@ -140,44 +107,8 @@ class AuthorSpec(SpecModel):
     email: str = Field(default="tidegate@localhost", pattern=r"^[^<>\s]+$")
 
 
-class ArgoCdSpec(SpecModel):
-    """The Application that brings the repository's files into a region."""
-
-    application: str = Field(min_length=1)
-    """Its name; `{region}` stands for the region."""
-    namespace: str = "argocd"
-    context: str | None = None
-    """Of the kubeconfig, where Argo CD runs; without it the region's own cluster."""
-
-
-class FluxSpec(SpecModel):
-    """The Kustomization that brings them."""
-
-    kustomization: str = Field(min_length=1)
-    """Its name; `{region}` stands for the region."""
-    namespace: str = "flux-system"
-    context: str | None = None
-    """Of the kubeconfig, where Flux runs; without it the region's own cluster."""
-
-
-class SyncSpec(SpecModel):
-    """Who applies what Git says, and how long that may take."""
-
-    one_of = ("argo_cd", "flux")
-    argo_cd: ArgoCdSpec | None = None
-    flux: FluxSpec | None = None
-    within: Duration = Field(default=timedelta(minutes=15), gt=timedelta(0))
-
-    @property
-    def tool(self) -> ArgoCdSpec | FluxSpec:
-        """The one that is named."""
-        named = self.argo_cd or self.flux
-        assert named is not None, "a spec with neither was refused"
-        return named
-
-
 class GitSpec(SpecModel):
-    """What a delivery writes to Git for each wave that it has promoted, and what it waits for."""
+    """What a delivery writes to Git once it is over as delivered."""
 
     repository: RepositoryUrl
     branch: Annotated[str, AfterValidator(_a_branch)] = "main"
@@ -187,30 +118,9 @@ class GitSpec(SpecModel):
     """How long the repository's host may be silent."""
     auth: GitAuth | None = None
     author: AuthorSpec = AuthorSpec()
-    sync: SyncSpec | None = None
-
-    @property
-    def is_of_ssh(self) -> bool:
-        """Whether ssh brings it."""
-        return "://" not in self.repository or self.repository.startswith("ssh://")
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """A way of proving who asks that the address does not take."""
-        if self.auth and bool(self.auth.ssh) != self.is_of_ssh:
-            kind = "ssh" if self.auth.ssh else "basic" if self.auth.basic else "bearer"
-            expected = "`ssh`" if self.is_of_ssh else "`basic` or `bearer`"
-            yield SpecConflict(("auth", kind), f"{kind} for {self.repository}", f"{expected}, as its address takes")
-
-    def sources(self) -> Iterator[tuple[tuple[str, ...], CredentialSource]]:
-        """Every place of a secret, by its keys below this one."""
-        for where, source in self.auth.sources() if self.auth else ():
-            yield ("auth", *where), source
-
-
-def git_conflicts(git: GitSpec, regions: Iterable[str]) -> Iterator[SpecConflict]:
-    """Paths of regions that the delivery does not have, or not of all that it has."""
-    known = list(regions)
-    for index, file in enumerate(git.files):
-        for region in file.paths:
-            if region not in known:
-                yield SpecConflict(("files", index, "paths", region), "an unknown region", "one of " + ", ".join(known))
+        """A password that ssh does not take."""
+        if self.auth and not self.repository.startswith("http"):
+            expected = "none: by ssh the machine's own keys are tried"
+            yield SpecConflict(("auth",), f"a password for {self.repository}", expected)

@@ -87,8 +87,8 @@ def _variables(spec: Delivery) -> Iterator[tuple[Loc, str]]:
 def _credentials(spec: Delivery) -> Iterator[tuple[Loc, CredentialSource]]:
     for where, endpoint in _prometheuses(spec):
         yield from (((*where, *place), source) for place, source in endpoint.secrets())
-    if spec.git:
-        yield from ((("git", *place), source) for place, source in spec.git.sources())
+    if spec.git and spec.git.auth:
+        yield ("git", "auth", "password"), spec.git.auth.password
 
 
 def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str, bool]]:
@@ -170,9 +170,6 @@ def named_files(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
             yield ("stages", index, "load", name), path
     if spec.traffic and spec.traffic.prompts:
         yield ("traffic", "prompts"), spec.traffic.prompts
-    for gate, judge in spec.gates.of(JudgeGate).items():
-        if judge.control.labels:
-            yield ("gates", gate, "control", "labels"), judge.control.labels
     for gate, command in spec.gates.of(CommandGate).items():
         yield from ((("gates", gate, "files", place), path) for place, path in enumerate(command.files))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -17,7 +16,6 @@ from pydantic import AfterValidator, Field
 from engine_images.arguments.validation import external_references
 from engine_images.spec import EngineSettings
 from tidegate.core.model import SpecConflict, SpecModel
-from tidegate.core.units import Duration
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -37,13 +35,13 @@ HttpsUrl = Annotated[str, AfterValidator(_believable)]
 
 
 class IssuerSpec(SpecModel):
-    """An OIDC issuer whose tokens say who somebody is."""
+    """An OIDC issuer whose tokens say who somebody is: each issued for one statement, whose digest it carries."""
 
     one_of = ("jwks_file", "jwks_url")
     issuer: HttpsUrl
     """As the tokens' `iss` has it."""
     audience: str = Field(default="tidegate", min_length=1)
-    """For whom tokens must be: this, or this with `:` and a statement's digest."""
+    """For whom tokens must be: this with `:` and the statement's digest, or this with the digest as `nonce`."""
     jwks_file: Path | None = None
     """Its public keys, as a file next to this one; or where they are served:"""
     jwks_url: HttpsUrl | None = None
@@ -51,11 +49,6 @@ class IssuerSpec(SpecModel):
     """Which claim names the person, such as `email`."""
     groups_claim: str | None = None
     """Which claim lists the person's groups; none is believed unless it is named."""
-    binding: Literal["statement", "lifetime"] = "statement"
-    """Whether a token must carry the statement's digest, as `nonce` or in its audience; `lifetime` lets one do that
-    does not, until it is `max_age` old."""
-    max_age: Duration = timedelta(minutes=10)
-    """Of tokens with `binding: lifetime`."""
 
 
 class ApproversSpec(SpecModel):

@@ -1,4 +1,4 @@
-"""What `tidegate serve` answers besides its page, webhooks among it; and who may ask a server of ours what it shows."""
+"""What `tidegate serve` answers, webhooks among it; and who may ask a server of ours what it shows."""
 
 from __future__ import annotations
 
@@ -26,75 +26,51 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
 from pipelines.requests import RequestState
-from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import Reconciler
 from pipelines.triggers.webhooks import (
     DELIVERY_ID_HEADER,
     SIGNATURE_HEADER,
     TIMESTAMP_HEADER,
-    Malformed,
     Message,
     WebhookStatus,
-    read,
     reject_reason,
 )
 from tidegate.core.clock import Clock
-from tidegate.core.errors import OutsideError
 
 MOST_BYTES = 64 * 1024
-"""Of a body. MLflow's own are below 6 KB: a tag's value has at most 5000 characters."""
+"""Of a body. MLflow's own are below 6 KB."""
+
+
+_SIGNED = (DELIVERY_ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER)
 
 
 @dataclass
 class Receiver:
-    """Judges messages for one model and alias."""
+    """Judges messages. One that is believed says nothing but that the registry is to be looked at."""
 
-    model: str
-    alias: str
-    secrets: tuple[str, ...] = field(repr=False)
-    """With any of which a message may be signed."""
-    inbox: RequestQueue
+    secret: str = field(repr=False)
+    """With which a message is signed; empty to believe none."""
     clock: Clock
     wake: Callable[[], None]
-    """Has the registry looked at; called once the inbox has what the message says, from any thread."""
+    """Has the registry looked at."""
     heard: Counter[WebhookStatus] = field(default_factory=Counter)
     """How many messages ended how."""
 
     def take(self, headers: Headers, body: bytes | None) -> WebhookStatus:
-        """What becomes of a message, of which None is a body that is too large; blocks while the disk writes."""
-        if body is None:
-            return self.count(WebhookStatus.OVERSIZE)
-        said = (headers.get(name, "") for name in (DELIVERY_ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER))
-        id_, timestamp, signature = said
-        return self.count(self._judged(Message(id_, timestamp, signature, body)))
+        """What becomes of a message, of which None is a body that is too large."""
+        outcome = WebhookStatus.OVERSIZE
+        if body is not None:
+            id_, timestamp, signature = (headers.get(name, "") for name in _SIGNED)
+            message = Message(id_, timestamp, signature, body)
+            outcome = reject_reason(message, self.secret, self.clock.now()) or WebhookStatus.HEARD
+        if outcome is WebhookStatus.HEARD:
+            self.wake()
+        return self.count(outcome)
 
     def count(self, outcome: WebhookStatus) -> WebhookStatus:
         """Note an answer, also one that was clear before the message was whole."""
         self.heard[outcome] += 1
         return outcome
-
-    def _judged(self, message: Message) -> WebhookStatus:
-        now = self.clock.now()
-        if (why := reject_reason(message, self.secrets, now)) is not None:
-            return why
-        try:
-            model, request = read(message.body)
-        except Malformed:
-            return WebhookStatus.MALFORMED
-        if request is not None and (request.model, request.alias) != (self.model, self.alias):
-            wanted, concerns = None, False
-        else:
-            # Without a request a mark was taken away from a version, perhaps of ours.
-            wanted, concerns = request, model == self.model
-        try:
-            taken = self.inbox.hear(message.id, wanted, now)
-        except OutsideError:
-            return WebhookStatus.UNAVAILABLE
-        if taken is WebhookStatus.NOTED and not concerns:
-            return WebhookStatus.UNKNOWN_MODEL if model not in (None, self.model) else WebhookStatus.IGNORED
-        if taken in (WebhookStatus.QUEUED, WebhookStatus.NOTED):
-            self.wake()
-        return taken
 
 
 _ALWAYS = {
@@ -184,8 +160,6 @@ def is_ip_address(text: str) -> bool:
 WEBHOOK, REQUESTS, ALIVE, READY, METRICS = "/webhooks/mlflow", "/requests", "/healthz", "/readyz", "/metrics"
 OPEN_TO_ALL = (WEBHOOK, ALIVE, READY)
 """Anyone who sends webhooks signs them, and probes are asked by number: both may come by any name, and see nothing."""
-SHOWN = 100
-"""Requests that are listed."""
 BODY_SECONDS = 10.0
 """In which a body must have come; MLflow's come in one packet."""
 
@@ -231,10 +205,9 @@ class Numbers(Collector):
         for outcome in WebhookStatus:
             heard.add_metric([outcome], self._receiver.heard[outcome])
         yield heard
-        standing = self._receiver.inbox.standing(self._receiver.model, self._receiver.alias)
-        states = Counter(entry.state for entry in standing)
+        states = Counter(entry.state for entry in self._reconciler.file.log.standing(*RequestState))
         requests = GaugeMetricFamily(
-            "tidegate_serve_requests", "Requests whose mark stands, by state.", labels=["state"]
+            "tidegate_serve_requests", "Requests whose alias stands, by state.", labels=["state"]
         )
         for state in RequestState:
             requests.add_metric([state], states[state])
@@ -252,7 +225,7 @@ class Numbers(Collector):
             yield from self._of_registry()
 
     def _of_registry(self) -> Iterator[Metric]:
-        own = [self._service, self._receiver.model]
+        own = [self._service, self._reconciler.model]
         aliases = GaugeMetricFamily(
             "tidegate_registry_alias_info",
             "1 for the version that an alias of the registry means.",
@@ -277,9 +250,9 @@ def receiver_routes(receiver: Receiver, reconciler: Reconciler) -> list[Route]:
         try:
             body = await bounded_body(request, MOST_BYTES)
         except (TimeoutError, ClientDisconnect):
-            outcome = receiver.count(WebhookStatus.MALFORMED)
+            outcome = receiver.count(WebhookStatus.INCOMPLETE)
         else:
-            outcome = await run_in_threadpool(receiver.take, request.headers, body)
+            outcome = receiver.take(request.headers, body)
         status = outcome.http_status
         # What HTTP wants next to a 401.
         headers = {"WWW-Authenticate": SIGNATURE_HEADER} if status is HTTPStatus.UNAUTHORIZED else None
@@ -303,11 +276,10 @@ def alive_route() -> Route:
     return Route(ALIVE, alive, methods=["GET"])
 
 
-def requests_route(receiver: Receiver) -> Route:
+def requests_route(reconciler: Reconciler) -> Route:
     """The last requests, for programs."""
 
     async def requests(_: Request) -> Response:
-        last = await run_in_threadpool(receiver.inbox.last, SHOWN)
-        return JSONResponse([entry.model_dump(mode="json") for entry in last])
+        return JSONResponse([entry.model_dump(mode="json") for entry in reversed(reconciler.file.log.entries)])
 
     return Route(REQUESTS, requests, methods=["GET"])

@@ -1,83 +1,20 @@
-"""Webhooks of MLflow 3: their signature, whether one is recent enough, and what an authentic one says. Pure."""
+"""Webhooks of MLflow 3: their signature, and whether one is recent enough. Pure."""
 
 from __future__ import annotations
 
 import hmac
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from http import HTTPStatus
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from pipelines.requests import DeliveryRequest
 from tidegate.core.errors import UsageError
 
-DELIVER_TAG = "tidegate.deliver"
-"""A tag that requests the delivery of its model version, for people who may not move aliases: its value names one."""
-EVENTS = (
-    "model_version_alias.created",
-    "model_version_alias.deleted",
-    "model_version_tag.set",
-    "model_version_tag.deleted",
-)
+EVENTS = ("model_version_alias.created", "model_version_alias.deleted")
 """Those that a webhook for tidegate is registered for."""
-
-
-class Malformed(ValueError):
-    """Signed, but not what MLflow sends."""
-
-
-class _Data(BaseModel):
-    """Of the four events; other fields, such as those of later versions of MLflow, are let be."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    name: str = Field(min_length=1, max_length=256)
-    version: str | None = Field(default=None, pattern=r"^[1-9][0-9]{0,18}$")
-    alias: str | None = Field(default=None, min_length=1, max_length=256)
-    key: str | None = None
-    value: str | None = Field(default=None, max_length=5000)
-
-
-class _Envelope(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    entity: str = Field(max_length=64)
-    action: str = Field(max_length=64)
-    data: dict[str, object]
-
-
-def read(body: bytes) -> tuple[str | None, DeliveryRequest | None]:
-    """The registered model whose alias or tag was set or removed, and the request for a delivery where one was set.
-
-    None twice for all other events.
-
-    Raises:
-        Malformed: it is no event, or lacks what an event of its kind has.
-    """
-    try:
-        envelope = _Envelope.model_validate_json(body)
-        event = f"{envelope.entity}.{envelope.action}"
-        if event not in EVENTS:
-            return None, None
-        data = _Data.model_validate(envelope.data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise Malformed(f"{where}: {first['msg']}") from None
-    if envelope.entity == "model_version_tag" and data.key != DELIVER_TAG:
-        return None, None
-    if envelope.action == "deleted":
-        return data.name, None
-    alias = data.alias if envelope.entity == "model_version_alias" else data.value
-    if not data.version or not alias:
-        raise Malformed(f"{event}: no version, or no alias")
-    return data.name, DeliveryRequest(model=data.name, version=data.version, alias=alias)
-
 
 SIGNATURE_HEADER = "X-MLflow-Signature"
 TIMESTAMP_HEADER = "X-MLflow-Timestamp"
@@ -95,7 +32,7 @@ _SECONDS = re.compile(r"[0-9]{1,11}")
 
 
 class WebhookStatus(StrEnum):
-    """How a webhook request is answered; the first seven are refusals."""
+    """How a webhook request is answered; all but the last are refusals."""
 
     UNSIGNED = "unsigned"
     """A header is missing, or is not as MLflow writes it."""
@@ -103,38 +40,21 @@ class WebhookStatus(StrEnum):
     """Signed with another secret, or changed on the way."""
     STALE = "stale"
     """From too long ago, or from the future."""
-    REPLAYED = "replayed"
-    """The same message came before."""
-    MALFORMED = "malformed"
+    INCOMPLETE = "incomplete"
+    """Its body did not come in time."""
     OVERSIZE = "oversize"
-    UNAVAILABLE = "unavailable"
-    """The disk did not take it; MLflow tries again."""
-    UNKNOWN_MODEL = "unknown-model"
-    """Authentic, but of a model that is not delivered here: MLflow sends every model's events to every webhook."""
-    IGNORED = "ignored"
-    """Authentic, but no mark that starts a delivery."""
-    NOTED = "noted"
-    """It requests nothing, such as a mark that was taken away: its id was kept, and the registry is looked at."""
-    DUPLICATE = "duplicate"
-    """The same request is queued already: by another webhook, or by polling the registry."""
-    QUEUED = "queued"
+    HEARD = "heard"
+    """The registry is looked at now, whatever it says: MLflow sends every model's events to every webhook."""
 
     @property
     def http_status(self) -> HTTPStatus:
         """MLflow tries 429, 500, 502, 503 and 504 again, and nothing else."""
-        return _HTTP.get(self, HTTPStatus.OK)
-
-
-_HTTP = {
-    WebhookStatus.UNSIGNED: HTTPStatus.UNAUTHORIZED,
-    WebhookStatus.FORGED: HTTPStatus.UNAUTHORIZED,
-    WebhookStatus.STALE: HTTPStatus.UNAUTHORIZED,
-    WebhookStatus.REPLAYED: HTTPStatus.CONFLICT,
-    WebhookStatus.MALFORMED: HTTPStatus.BAD_REQUEST,
-    WebhookStatus.OVERSIZE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    WebhookStatus.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
-    WebhookStatus.QUEUED: HTTPStatus.ACCEPTED,
-}
+        others = {
+            WebhookStatus.INCOMPLETE: HTTPStatus.BAD_REQUEST,
+            WebhookStatus.OVERSIZE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            WebhookStatus.HEARD: HTTPStatus.ACCEPTED,
+        }
+        return others.get(self, HTTPStatus.UNAUTHORIZED)
 
 
 @dataclass(frozen=True)
@@ -154,17 +74,17 @@ def sign(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
     return f"v1,{b64encode(hmac.digest(secret.encode(), signed, 'sha256')).decode()}"
 
 
-def reject_reason(message: Message, secrets: Sequence[str], now: datetime) -> WebhookStatus | None:
-    """Why the message is not believed; None when it is MLflow's own and recent.
+def reject_reason(message: Message, secret: str, now: datetime) -> WebhookStatus | None:
+    """Why the message is not believed; None when it is MLflow's own and recent. Nothing is without a secret.
 
-    Any of `secrets` signs: while one is replaced by another, messages come with both. Whether a message is stale is
-    said only of what is signed, so that nobody without a secret learns anything.
+    Whether it is stale is said only of what is signed, so that nobody without a secret learns anything. The same
+    message again is believed again: all that it does is to have the registry looked at.
     """
     if not (_ID.fullmatch(message.id) and _SECONDS.fullmatch(message.timestamp) and message.signature):
         return WebhookStatus.UNSIGNED
-    expected = (sign(secret, message.id, message.timestamp, message.body) for secret in secrets)
+    expected = sign(secret, message.id, message.timestamp, message.body)
     # Of bytes, and in the same time wherever they differ: text that is not ASCII could not be compared.
-    if not any(hmac.compare_digest(each.encode(), message.signature.encode()) for each in expected):
+    if not secret or not hmac.compare_digest(expected.encode(), message.signature.encode()):
         return WebhookStatus.FORGED
     if abs(now.timestamp() - int(message.timestamp)) > TOLERANCE.total_seconds():
         return WebhookStatus.STALE
@@ -182,23 +102,18 @@ def weakness(secret: str) -> str | None:
 
 SECRET = "TIDEGATE_WEBHOOK_SECRET"
 """The environment variable with what MLflow signs with."""
-SECRET_BEFORE = f"{SECRET}_BEFORE"
-"""With what it signed until now: believed too, while the one takes the place of the other."""
 
 
-def secrets_of(environment: Mapping[str, str], *, needed: bool) -> tuple[str, ...]:
-    """The one to register with, and the one before it while it is still in use; none where no webhook can come.
+def secret_of(environment: Mapping[str, str], *, needed: bool) -> str:
+    """What MLflow signs with; empty where no webhook can come.
 
     Raises:
-        UsageError: one is needed and not set, or could be guessed.
+        UsageError: it is needed and not set, or could be guessed.
     """
-    found = {name: environment[name] for name in (SECRET, SECRET_BEFORE) if environment.get(name)}
-    if SECRET not in found:
-        if needed or found or SECRET in environment:
-            hint = "export what `openssl rand -hex 32` prints, here and in MLflow"
-            raise UsageError(f"{SECRET} is not set", hint=hint)
-        return ()
-    for name, secret in found.items():
-        if weak := weakness(secret):
-            raise UsageError(f"{name} {weak}", hint="for instance what `openssl rand -hex 32` prints")
-    return tuple(found.values())
+    secret = environment.get(SECRET, "")
+    if not secret and (needed or SECRET in environment):
+        hint = "export what `openssl rand -hex 32` prints, here and in MLflow"
+        raise UsageError(f"{SECRET} is not set", hint=hint)
+    if secret and (weak := weakness(secret)):
+        raise UsageError(f"{SECRET} {weak}", hint="for instance what `openssl rand -hex 32` prints")
+    return secret

@@ -57,19 +57,16 @@ CURVE_POINTS = 120
 """Points of a distribution's curve; more would be larger and look the same."""
 
 
-def render_report(
-    deliveries: Sequence[DeliveryRecord], *, records: Sequence[RequestRecord], title: str, back: str = ""
-) -> str:
+def render_report(deliveries: Sequence[DeliveryRecord], *, records: Sequence[RequestRecord], title: str) -> str:
     """The page about `deliveries`, in their order.
 
     Args:
         deliveries: with all their events.
         records: all user requests; each delivery picks its own.
         title: of the page.
-        back: where a link on top leads; a page that stands alone has none.
     """
     sections = [_section(f"d{number}", delivery, records) for number, delivery in enumerate(deliveries, 1)]
-    return TEMPLATES.get_template("report.html.j2").render(title=title, sections=sections, back=back)
+    return TEMPLATES.get_template("report.html.j2").render(title=title, sections=sections)
 
 
 def _section(name: str, delivery: DeliveryRecord, records: Iterable[RequestRecord]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A delivery as a section of HTML, the same in the report and on the live page, with its figure over time.
+"""A delivery as a section of the report, with its figure over time.
 
 The figure is geometry, in the units of an SVG's `viewBox`; `templates/delivery.html.j2` draws it.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from importlib import resources
 from itertools import pairwise
 from typing import Any
 
@@ -188,11 +187,6 @@ TEMPLATES = Environment(
 )
 
 
-def asset(name: str) -> str:
-    """A style sheet or script that lies beside the templates."""
-    return resources.files("pipelines.views").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 def section(name: str, delivery: str, story: DeliveryState) -> dict[str, Any]:
     """What the template shows; `name` keeps its ids apart from those of others on the page."""
     return {
@@ -205,7 +199,6 @@ def section(name: str, delivery: str, story: DeliveryState) -> dict[str, Any]:
         "figure": timeline(story) if story.started else None,
         "steps": [_step(step, story) for step in story.steps if step.state is not StepStatus.SKIPPED],
         "skipped": sum(step.state is StepStatus.SKIPPED for step in story.steps),
-        "at_work": next((step.id for step in story.steps if step.is_at_work), ""),
         "done": sum(step.state is StepStatus.DONE for step in story.steps),
     }
 
@@ -249,4 +242,4 @@ def ticked(text: str) -> Markup:
     return told if last is None else told + "`" + last
 
 
-TEMPLATES.filters |= {"ticked": ticked, "moment": moment}
+TEMPLATES.filters["ticked"] = ticked

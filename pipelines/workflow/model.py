@@ -100,7 +100,7 @@ class WorkflowInput(Value):
         """Secrets that Prometheus and the Git repository ask for, each with the keys that are read; by name."""
         keys: dict[str, set[str]] = {}
         sources = [source for region in self.fleet.regions.values() for _, source in region.prometheus.sources()]
-        sources += [source for _, source in self.spec.git.sources()] if self.spec.git else []
+        sources += [self.spec.git.auth.password] if self.spec.git and self.spec.git.auth else []
         for source in sources:
             if source.secret:
                 keys.setdefault(source.secret.name, set()).add(source.secret.key)

@@ -145,7 +145,7 @@ def deadline(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep, steps: tup
 
 
 def closing(spec: Delivery, fleet: ClusterFleetSpec) -> timedelta:
-    """Taking every region back, side by side, and trying again where one does not let itself."""
+    """Taking every region back, side by side, and trying again where one does not let itself; or telling Git."""
     git = spec.git.patience if spec.git else timedelta(0)
     return fleet.engine_starts_within + silence(spec) + spec.patience.back + git + SLACK
 
@@ -168,9 +168,6 @@ def _parts(spec: Delivery, fleet: ClusterFleetSpec, step: PlanStep) -> Iterator[
         yield spec.shadow.within
     if step.stage is StageName.CANARY and spec.canary:
         yield spec.canary.within
-    if step.stage is StageName.GIT and spec.git:
-        yield spec.git.patience
-        yield spec.git.sync.within if spec.git.sync else timedelta(0)
     if step.stage is StageName.BAKE:
         yield spec.regions.bake
 

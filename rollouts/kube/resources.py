@@ -19,8 +19,6 @@ ARGO = "argoproj.io"
 ROLLOUTS = _in(ARGO, "v1alpha1", "rollouts", "Rollout")
 ANALYSIS_TEMPLATES = _in(ARGO, "v1alpha1", "analysistemplates", "AnalysisTemplate")
 
-APPLICATIONS = _in(ARGO, "v1alpha1", "applications", "Application")
-KUSTOMIZATIONS = _in("kustomize.toolkit.fluxcd.io", "v1", "kustomizations", "Kustomization")
 
 WORKFLOWS = _in(ARGO, "v1alpha1", "workflows", "Workflow")
 WORKFLOW_TEMPLATES = _in(ARGO, "v1alpha1", "workflowtemplates", "WorkflowTemplate")

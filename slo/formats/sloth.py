@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from slo.formats.fields import AnnotationTexts, LabelTexts, Name, Percent, Query
@@ -12,32 +12,8 @@ from slo.model import Alert, EventSli, KubernetesNames, Labels, RawSli, Sli, Slo
 from tidegate.core.model import Json, SpecModel, at_odds
 from tidegate.core.yaml_text import yaml_text
 
-DENOMINATOR_CORRECTED = "sloth.dev/contrib/denominator_corrected_rules/v1"
-"""The one plugin whose rules we make, after Sloth's own chain."""
 
-
-def _known_plugin(text: str) -> str:
-    if text != DENOMINATOR_CORRECTED:
-        raise ValueError(f"{DENOMINATOR_CORRECTED}; all other plugins are code that only Sloth runs")
-    return text
-
-
-def _no_plugin(_value: object) -> None:
-    raise at_odds("an SLI plugin, which is code that only Sloth runs", "either events or raw")
-
-
-class SlothPart(SpecModel):
-    """A part of a file of Sloth's, which ignores keys that it does not know: those that begin with `x-` we do too."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_extensions(cls, data: object) -> object:
-        if not isinstance(data, dict):
-            return data
-        return {key: value for key, value in data.items() if not str(key).startswith("x-")}
-
-
-class EventsPart(SlothPart):
+class EventsPart(SpecModel):
     """Bad events over all events."""
 
     error_query: Query
@@ -50,18 +26,17 @@ class EventsPart(SlothPart):
         return self
 
 
-class RawPart(SlothPart):
+class RawPart(SpecModel):
     """A query that gives the share of bad events itself."""
 
     error_ratio_query: Query
 
 
-class SliPart(SlothPart):
+class SliPart(SpecModel):
     """What is measured, in one of two ways."""
 
     events: EventsPart | None = None
     raw: RawPart | None = None
-    plugin: Annotated[None, BeforeValidator(_no_plugin)] = Field(default=None, validate_default=False)
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:
@@ -76,7 +51,7 @@ class SliPart(SlothPart):
         return RawSli(error_ratio_query=self.raw.error_ratio_query)
 
 
-class AlertPart(SlothPart):
+class AlertPart(SpecModel):
     """What one alert has besides what both have."""
 
     disable: bool = False
@@ -84,7 +59,7 @@ class AlertPart(SlothPart):
     annotations: AnnotationTexts = Field(default_factory=dict)
 
 
-class AlertingPart(SlothPart):
+class AlertingPart(SpecModel):
     """Both alerts of an SLO."""
 
     name: str = ""
@@ -107,22 +82,7 @@ class AlertingPart(SlothPart):
         return Alert(name=self.name, labels=labels, annotations=annotations)
 
 
-class PluginPart(SlothPart):
-    """One step after Sloth's own chain."""
-
-    id: Annotated[str, AfterValidator(_known_plugin)]
-    config: dict[str, None] | None = Field(default=None, max_length=0)
-    priority: int = Field(default=0, ge=0)
-    """Before Sloth's own rules, which a negative one means, it would have no effect."""
-
-
-class PluginsPart(SlothPart):
-    """What is done besides Sloth's own chain."""
-
-    chain: tuple[PluginPart, ...] = ()
-
-
-class SloPart(SlothPart):
+class SloPart(SpecModel):
     """One promise of a service."""
 
     name: Name
@@ -131,16 +91,9 @@ class SloPart(SlothPart):
     labels: LabelTexts = Field(default_factory=dict)
     sli: SliPart
     alerting: AlertingPart
-    plugins: PluginsPart = PluginsPart()
 
-    @model_validator(mode="after")
-    def _counts_what_it_corrects(self) -> Self:
-        if self.plugins.chain and self.sli.raw:
-            raise at_odds("a correction of the denominator over a raw SLI", "an SLI of events")
-        return self
-
-    def slo(self, *, service: str, labels: Labels, corrected: bool) -> Slo:
-        """`labels` are the group's, over which its own win; `corrected` whether the group corrects all denominators."""
+    def slo(self, *, service: str, labels: Labels) -> Slo:
+        """`labels` are the group's, over which its own win."""
         alerting = self.alerting
         return Slo(
             service=service,
@@ -151,28 +104,19 @@ class SloPart(SlothPart):
             sli=self.sli.sli(),
             page=alerting.alert(alerting.page_alert),
             ticket=alerting.alert(alerting.ticket_alert),
-            denominator_corrected=corrected or bool(self.plugins.chain),
         )
 
 
-class ServicePart(SlothPart):
+class ServicePart(SpecModel):
     """The SLOs of one service, whatever the document around them."""
 
     service: Name
     labels: LabelTexts = Field(default_factory=dict)
-    slo_plugins: PluginsPart = PluginsPart()
     slos: tuple[SloPart, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _counts_what_it_corrects(self) -> Self:
-        if self.slo_plugins.chain and any(slo.sli.raw for slo in self.slos):
-            raise at_odds("a correction of all denominators over a raw SLI", "SLIs of events")
-        return self
 
     def merged(self) -> tuple[Slo, ...]:
         """Each SLO with the labels of all of them; its own win."""
-        corrected = bool(self.slo_plugins.chain)
-        return tuple(part.slo(service=self.service, labels=self.labels, corrected=corrected) for part in self.slos)
+        return tuple(part.slo(service=self.service, labels=self.labels) for part in self.slos)
 
 
 PROMETHEUS_V1 = "prometheus/v1"
@@ -224,7 +168,7 @@ class ObjectSlo(SloPart):
     alerting: ObjectAlerting
 
 
-class ObjectMetadata(SlothPart):
+class ObjectMetadata(SpecModel):
     """Of the object; what a cluster adds to it is not ours to judge."""
 
     model_config = ConfigDict(extra="ignore")
@@ -243,7 +187,7 @@ class ServiceLevelSpec(ServicePart):
     slos: tuple[ObjectSlo, ...] = Field(min_length=1)
 
 
-class PrometheusServiceLevel(SlothPart):
+class PrometheusServiceLevel(SpecModel):
     """The object as a cluster has it."""
 
     api_version: Literal["sloth.slok.dev/v1"] = Field(alias="apiVersion")
@@ -260,7 +204,7 @@ class PrometheusServiceLevel(SlothPart):
 
 
 def write_prometheus(group: SloGroup) -> str:
-    """SLOs as text, so that reading them back gives the same: all but window and interval, given to who reads."""
+    """SLOs as text, so that reading them back gives the same: all but the window, given to who reads."""
     slos = [_slo(slo) for slo in group.slos]
     return yaml_text({"version": PROMETHEUS_V1, "service": group.slos[0].service, "slos": slos})
 
@@ -268,13 +212,12 @@ def write_prometheus(group: SloGroup) -> str:
 def _slo(slo: Slo) -> Json:
     """Without what is empty."""
     kind = "events" if isinstance(slo.sli, EventSli) else "raw"
-    chain = [{"id": DENOMINATOR_CORRECTED}] if slo.denominator_corrected else []
     named = slo.page or slo.ticket
     return {
         "name": slo.name,
         **_filled({"description": slo.description}),
         "objective": slo.objective,
-        **_filled({"labels": dict(slo.labels), "plugins": {"chain": chain} if chain else None}),
+        **_filled({"labels": dict(slo.labels)}),
         "sli": {kind: slo.sli.model_dump()},
         "alerting": {
             **_filled({"name": named.name if named else ""}),

@@ -28,18 +28,14 @@ def prover_of(identity: str | None) -> Prover | None:
 
         return lambda statement: sign(statement, Path(value).expanduser())
     if kind == "oidc-cmd" and value:
-        return lambda statement: _by_token(statement, _token_from(value, digest_of(statement)))
+        return lambda statement: Proof(kind="oidc", statement=statement, credential=_token_from(value, statement))
     raise UsageError(f"--identity: found {identity!r}; expected ssh:FILE or oidc-cmd:COMMAND")
 
 
-def _by_token(statement: str, token: str) -> Proof:
-    return Proof(kind="oidc", statement=statement, credential=token.strip())
-
-
-def _token_from(command: str, digest: str) -> str:
+def _token_from(command: str, statement: str) -> str:
     """What a command prints that has a token issued for one statement; `{digest}` in it is the statement's."""
     hint = "try it by hand: it must print a token"
-    words = [word.replace("{digest}", digest) for word in shlex.split(command)]
+    words = [word.replace("{digest}", digest_of(statement)) for word in shlex.split(command)]
     try:
         ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired, IndexError):
@@ -47,4 +43,4 @@ def _token_from(command: str, digest: str) -> str:
         raise UsageError(f"--identity oidc-cmd: {name} cannot be run, or did not end", hint=hint) from None
     if ended.returncode != 0 or not ended.stdout.strip():
         raise UsageError(f"--identity oidc-cmd: no token; it ended with {ended.returncode}", hint=hint)
-    return ended.stdout
+    return ended.stdout.strip()

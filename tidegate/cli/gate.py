@@ -131,8 +131,8 @@ KEY_HELP = "Variable with the API key of --{0}, or @FILE."
 def compare(
     *,
     golden: Annotated[Path, Argument(help="Golden set: JSON lines with `prompt` and `expected`.")],
-    stable: Annotated[str | None, Option(metavar="ADDRESS", help="OpenAI-compatible endpoint that serves now.")] = None,
-    canary: Annotated[str | None, Option(metavar="ADDRESS", help="Endpoint of the version on trial.")] = None,
+    stable: Annotated[str, Option(metavar="ADDRESS", help="OpenAI-compatible endpoint that serves now.")],
+    canary: Annotated[str, Option(metavar="ADDRESS", help="Endpoint of the version on trial.")],
     stable_model: Annotated[
         str | None, Option(metavar="NAME", help="Model at --stable; default: the only one that it serves.")
     ] = None,
@@ -143,7 +143,6 @@ def compare(
     gates: Annotated[
         Path | None, Option(help="File of kind Gates, or a delivery.yaml; default: quality, latency, errors.")
     ] = None,
-    pairs: Annotated[Path | None, Option(help="Keep all answers here; answers that it has are judged first.")] = None,
     within: Annotated[Duration, Option(parser=duration, help="Time until a verdict.")] = Duration(minutes=15),
     concurrency: Annotated[int, Option(min=1, max=256, help="Pairs under way at once.")] = 4,
     timeout: Annotated[Duration, Option(parser=duration, help="How long an endpoint may stay silent.")] = Duration(
@@ -164,7 +163,7 @@ def compare(
     Examples:
       tidegate gate compare golden.jsonl --stable http://localhost:8000 --canary http://localhost:8001
       tidegate gate compare golden.jsonl --stable https://a.example/v1 --stable-key KEY --canary http://b:8000
-      tidegate gate compare golden.jsonl --pairs answers.jsonl --gates stricter.yaml
+      tidegate gate compare golden.jsonl --stable http://a:8000 --canary http://b:8000 --gates gates.yaml
     """
     from gates.adapters import compare as endpoints
     from pipelines.judging.gate_sets import comparison_of
@@ -179,17 +178,12 @@ def compare(
             given().note(_standing(comparison))
 
     with errors_reported(ci):
-        if (stable is None) != (canary is None):
-            missing = "--stable" if stable is None else "--canary"
-            raise UsageError(f"{missing}: found nothing; expected the address of the other endpoint")
-        first = endpoints.Arm("stable", stable or "", stable_model, stable_key, api)
-        second = endpoints.Arm("canary", canary or "", canary_model, canary_key, api)
+        first = endpoints.Arm("stable", stable, stable_model, stable_key, api)
+        second = endpoints.Arm("canary", canary, canary_model, canary_key, api)
         judgement = endpoints.compare(
             comparison_of(gates, golden),
             golden,
-            (first, second) if stable else None,
-            pairs,
-            folder=(gates or golden).parent,
+            (first, second),
             concurrency=concurrency,
             within=within,
             timeout=timeout,
@@ -239,7 +233,7 @@ def serve(
 
     if not timedelta(minutes=1) <= within <= timedelta(days=30):
         raise UsageError(f"--within {within}: expected 1m to 30d")
-    listen = ListenOptions(address, None, token, host or (), tls_cert, tls_key, "--token")
+    listen = ListenOptions(address, token, host or (), tls_cert, tls_key)
     judged, at = read_gates(gates, of_prometheus=True), endpoint_at(prometheus, access)
     # Requests are answered without this context.
     tell = partial(_tell, given())

@@ -53,8 +53,8 @@ Identity = Annotated[
         "--identity",
         envvar="TIDEGATE_IDENTITY",
         metavar="KIND:VALUE",
-        help="Who you are: ssh:FILE (the public key will do when an agent holds it), or oidc-cmd:COMMAND that prints a "
-        "token ({digest} in it is what the token must carry).",
+        help="Who you are: ssh:FILE (the public key will do when an agent holds it), or oidc-cmd:COMMAND "
+        "that prints a token ({digest} in it is what the token must carry).",
     ),
 ]
 Ci = Annotated[

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from gates.planning.forecast import forecasts, with_proposals
+from gates.planning.forecast import forecasts
 from gates.traffic import Assumptions, Exposure
 from pipelines.adapters.clusters import engines_of
 from pipelines.adapters.specs import read_delivery
@@ -19,7 +19,7 @@ from pipelines.plan.engines import engine_changes
 from pipelines.plan.planner import make_offline_plan
 from pipelines.plan.prebuilt import engine_notes
 from pipelines.plan.region_objects import EngineCount, engine_counts, guard_image, unprotected
-from pipelines.run.git import GitEdits
+from pipelines.run.git import git_files
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from registry.model import ModelVersion
@@ -55,8 +55,7 @@ def show_plan(at: Surroundings | None, spec_path: Path, version: str | None) -> 
             _show(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent))))
             return ExitCode.DELIVERED
         plan = plan_for(spec, at.registry, version=version, preview=True)
-        git: list[GitEdits] = []
-        reasons = list(preconditions(at, spec, plan, tell=git.append))
+        reasons = list(preconditions(at, spec, plan))
     foreign: dict[str, Sequence[ForeignObject]] = {}
     for where, found in _objects_there(spec, plan, at).items():
         if not isinstance(found, TidegateError):
@@ -66,7 +65,7 @@ def show_plan(at: Surroundings | None, spec_path: Path, version: str | None) -> 
         else:
             # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
             note(f"{where} was not looked at: {found}")
-    _show(spec, plan, reasons, foreign, git)
+    _show(spec, plan, reasons, foreign)
     counted = [each.error for each in reasons if each.lies is Lies.SPEC]
     return int(counted[0].exit_code if counted else ExitCode.USAGE if foreign else ExitCode.DELIVERED)
 
@@ -113,11 +112,10 @@ def _show(
     plan: AnyPlan,
     reasons: Sequence[Reason] = (),
     foreign: Mapping[str, Sequence[ForeignObject]] | None = None,
-    git: Sequence[GitEdits] = (),
 ) -> None:
     steps = [step.model_dump(mode="json") | {"id": step.id} for step in plan.steps]
     data, lines = {"steps": steps, "expected_seconds": plan.expected_seconds}, list[str]()
-    for told, said in (*_of_spec(spec, plan), *_in_its_way(spec, reasons, foreign or {}, git)):
+    for told, said in (*_of_spec(spec, plan), *_in_its_way(reasons, foreign or {})):
         data |= told
         lines += said
     if given().output is Output.MARKDOWN:
@@ -131,7 +129,7 @@ Told = tuple[dict[str, object], Iterable[str]]
 
 
 def _of_spec(spec: Delivery, plan: AnyPlan) -> Iterator[Told]:
-    """What is to be known besides the steps: of versions, engines, the guard, and what changes of the engine."""
+    """What is to be known besides the steps: of versions, engines, the guard, Git, and what changes of the engine."""
     versions = (plan.champion, plan.version) if isinstance(plan, Plan) else ()
     if unproven := [version for version in versions if not version.digest]:
         adopts = [{"model": each.uri, "size_bytes": each.size_bytes} for each in unproven]
@@ -140,21 +138,17 @@ def _of_spec(spec: Delivery, plan: AnyPlan) -> Iterator[Told]:
     yield {"engines": [each.model_dump(mode="json") for each in engines]}, map(_held, engines)
     guard: dict[str, object] = {"guard": guard_image(spec) or None} if isinstance(spec.fleet, ClusterFleetSpec) else {}
     yield guard, unprotected(spec)
+    if spec.git:
+        paths = list(git_files(spec, spec.regions.names, engine="", image=""))
+        yield {"git": paths}, (f"in the end, on {spec.git.branch} of Git: {', '.join(paths)}",)
     notes = list(engine_notes(spec))
     yield {"engine_notes": notes} if spec.engine.image else {}, notes
     if isinstance(plan, Plan) and plan.engine and plan.champion_engine:
         yield {}, (f"engine.{each}" for each in engine_changes(plan.champion_engine, plan.engine))
 
 
-def _in_its_way(
-    spec: Delivery, reasons: Sequence[Reason], foreign: Mapping[str, Sequence[ForeignObject]], git: Sequence[GitEdits]
-) -> Iterator[Told]:
-    """What would be committed, what others have where the objects would be, and why `deliver` would not begin."""
-    branch = spec.git.branch if spec.git else ""
-    for waves in git:
-        told = [f"git@{wave}: on {branch}, {edit}" for wave, edits in waves.items() for edit in edits]
-        said = {str(wave): [edit.model_dump() for edit in edits] for wave, edits in waves.items()}
-        yield {"git": said}, told or (f"Git says it all already on {branch}: nothing would be committed",)
+def _in_its_way(reasons: Sequence[Reason], foreign: Mapping[str, Sequence[ForeignObject]]) -> Iterator[Told]:
+    """What others have where the objects would be, and why `deliver` would not begin."""
     if foreign:
         named = {region: [each.model_dump(mode="json") for each in there] for region, there in foreign.items()}
         refused = (f"{region}: {each}: `deliver` refuses" for region, there in foreign.items() for each in there)
@@ -200,7 +194,7 @@ def show_forecasts(
         look_seconds=judged.look.total_seconds(),
     )
     assumed = Assumptions()
-    found = [with_proposals(terms, forecast, exposure, assumed) for forecast in forecasts(terms, exposure, assumed)]
+    found = forecasts(terms, exposure, assumed)
     told = [forecast.model_dump(mode="json") for forecast in found]
     data = {"name": judged.name, "expected": assumed.model_dump(), "gates": told}
     given().show(data, *forecast_lines(judged.name, found, assumed))

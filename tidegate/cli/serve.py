@@ -20,24 +20,18 @@ def serve(
     address: Annotated[
         str, Option(metavar="HOST:PORT", help="Address for webhooks; 0.0.0.0 for MLflow on another machine.")
     ] = "127.0.0.1:8093",
-    page: Annotated[
-        str | None,
+    token: Annotated[
+        Path | None,
         Option(
-            metavar="HOST:PORT",
-            help="Address of the page; default: --address when that is the loopback, else 127.0.0.1 and the next port.",
+            help="File with the bearer token, or password, for /metrics and /requests; beyond the loopback required."
         ),
     ] = None,
-    page_token: Annotated[Path | None, Option(help="File with the password, or bearer token, of the page.")] = None,
     host: Hosts = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     start: Annotated[
         Literal["process", "workflow"], Option(help="Run `deliver` on this machine, or submit a workflow.")
     ] = "process",
-    queue: Annotated[
-        Literal["newest", "wait"],
-        Option(help="Versions that arrive during a delivery: deliver only the newest, or each in turn."),
-    ] = "newest",
     every: Annotated[
         Duration, Option(parser=duration, help="Polling interval of the registry; webhooks only shorten the wait.")
     ] = Duration(seconds=30),
@@ -48,44 +42,40 @@ def serve(
     """Start a delivery whenever a model version gets the alias.
 
     Learns of it by MLflow's webhooks and by polling. Starts `deliver` or a workflow, one at a time for each model,
-    no matter who started the last. Moves nothing itself; its deliveries go on when it stops. MLflow signs with
-    TIDEGATE_WEBHOOK_SECRET; during a rotation, TIDEGATE_WEBHOOK_SECRET_BEFORE is valid too. Serves the live page.
+    no matter who started the last. Moves nothing itself; its deliveries go on when it stops. Of versions that get
+    the alias during a delivery the last is delivered. MLflow signs with TIDEGATE_WEBHOOK_SECRET.
 
     \b
     Examples:
       tidegate serve delivery.yaml
       tidegate serve delivery.yaml --address 0.0.0.0:8093 --register https://tidegate.example.com/webhooks/mlflow
-      tidegate serve delivery.yaml --page 0.0.0.0:8094 --page-token page.token --tls-cert c.pem --tls-key k.pem
-      tidegate serve delivery.yaml --start workflow --queue wait
+      tidegate serve delivery.yaml --address 0.0.0.0:8093 --token serve.token --tls-cert c.pem --tls-key k.pem
+      tidegate serve delivery.yaml --start workflow
     """
     from pipelines.adapters.specs import read_delivery
     from pipelines.adapters.trigger_server import serve_triggers
-    from pipelines.adapters.web_server import ListenOptions, webhooks_and_page
-    from pipelines.requests import QueuePolicy
+    from pipelines.adapters.web_server import ListenOptions, listening
     from pipelines.state import StateFolder
-    from pipelines.triggers.webhooks import SECRET, secrets_of
-    from tidegate.standing import report_of
+    from pipelines.triggers.webhooks import SECRET, secret_of
 
     if not timedelta(seconds=1) <= every <= timedelta(days=1):
         raise UsageError(f"--every {every}: expected 1s to 1d")
-    listen = ListenOptions(address, page, page_token, host or (), tls_cert, tls_key)
+    listen = ListenOptions(address, token, host or (), tls_cert, tls_key)
     read, state = read_delivery(spec), StateFolder(given().state)
-    secrets = secrets_of(os.environ, needed=register is not None or not listen.is_local)
-    if not secrets:
+    secret = secret_of(os.environ, needed=register is not None or not listen.is_local)
+    if not secret:
         given().note(f"{SECRET} is not set: webhooks are refused, and the registry is polled every {every}")
-    with webhooks_and_page(listen) as listeners:
+    with listening(listen) as listener:
         serving = serve_triggers(
             read,
             spec,
-            listeners,
-            lambda delivery, ledgers: report_of(delivery, read, state, ledgers, back="../"),
+            listener,
             state=state,
             tracking_uri=given().tracking_uri,
             context=given().context,
             workflows=start == "workflow",
-            policy=QueuePolicy(queue),
             every=every,
-            secrets=secrets,
+            secret=secret,
             register=register,
         )
         asyncio.run(serving)

@@ -83,7 +83,7 @@ def at_odds(found: str, expected: str) -> PydanticCustomError:
 
 
 class SpecModel(Value):
-    """A part of a file that a person writes; unknown keys are errors."""
+    """A part of a file that a person writes: unknown keys are errors, but for those that begin with `x-`."""
 
     example: ClassVar[str] = ""
     """How a person writes it, in one line, for one who wrote something else in its place."""
@@ -92,6 +92,20 @@ class SpecModel(Value):
 
     one_of: ClassVar[tuple[str, ...]] = ()
     """Fields of which exactly one is there."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_extensions(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        return {key: each for key, each in given.items() if not str(key).startswith("x-")}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """As `Value`; editors let those keys pass too."""
+        written = super().__get_pydantic_json_schema__(schema, handler)
+        handler.resolve_ref_schema(written)["patternProperties"] = {"^x-": {}}
+        return written
 
     @model_validator(mode="after")
     def _has_one_of(self) -> Self:

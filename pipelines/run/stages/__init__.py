@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pipelines.model import StageName
 from pipelines.run.context import Stages
-from pipelines.run.git import record_in_git
 from pipelines.run.stages.live import bake, canary
 from pipelines.run.stages.load import load
 from pipelines.run.stages.probes import offline, smoke
@@ -20,7 +19,6 @@ STAGES: Stages = {
     StageName.SHADOW: shadow,
     StageName.CANARY: canary,
     StageName.PROMOTE: promote,
-    StageName.GIT: record_in_git,
     StageName.BAKE: bake,
     StageName.FINALIZE: finalize,
 }

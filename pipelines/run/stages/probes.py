@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
-from typing import TypeVar
 
 from gates.analyses.command import AskedArm, CommandGate, Question, judge_answer
 from gates.analyses.quality import QualityGate, judge_quality
@@ -216,9 +215,6 @@ def _same_twice(first: ChatAnswer, second: ChatAnswer) -> Verdict:
     return _verdict("determinism", same, reason, {"tokens": float(len(first.tokens))})
 
 
-Answered = TypeVar("Answered")
-Ask = Callable[[EngineSet, GoldenPrompt], Awaitable[Answered]]
-
 SHOWN = 60
 """Of a question that none answers, as many characters."""
 
@@ -266,28 +262,22 @@ class _Asked:
 
     async def scores(self, arm: EngineSet, golden: Sequence[GoldenPrompt], settings: QualityGate) -> Scores:
         """Of all answers of one arm."""
-        return await ask_golden(
-            golden,
-            settings.scorer,
-            answer=partial(self._counted, self._answer, arm),
-            mean_logprob=partial(self._counted, self._logprob, arm),
-            embedder=self._context.readers.embedder,
-        )
+        return await ask_golden(golden, settings.scorer, partial(self._counted, arm))
 
-    async def _counted(self, ask: Ask[Answered], arm: EngineSet, entry: GoldenPrompt) -> Answered:
-        answer = await (self._of_canary(ask, arm, entry) if arm.role is Role.CANARY else ask(arm, entry))
+    async def _counted(self, arm: EngineSet, entry: GoldenPrompt) -> str:
+        answer = await (self._of_canary(arm, entry) if arm.role is Role.CANARY else self._answer(arm, entry))
         self._done += 1
         self._context.journal.progress(self._step, "answers", self._done, self._total)
         return answer
 
-    async def _of_canary(self, ask: Ask[Answered], canary: EngineSet, entry: GoldenPrompt) -> Answered:
+    async def _of_canary(self, canary: EngineSet, entry: GoldenPrompt) -> str:
         """A question that no version can answer, such as one that is too long, is not this version's fault."""
         async with canary_is_asked(self._context, self._step, self._gate):
             try:
-                return await ask(canary, entry)
+                return await self._answer(canary, entry)
             except BadAnswer as error:
                 try:
-                    await ask(self._stable, entry)
+                    await self._answer(self._stable, entry)
                 except BadAnswer:
                     raise OutsideError(
                         f"neither version answers {entry.prompt[:SHOWN]!r}: {error.message}",
@@ -299,8 +289,3 @@ class _Asked:
         context = self._context
         answer = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
         return answer.text
-
-    async def _logprob(self, arm: EngineSet, entry: GoldenPrompt) -> float:
-        likelihood = self._context.readers.likelihood
-        assert likelihood is not None, "the golden set was read without anybody to ask for likelihoods"
-        return await likelihood.mean_logprob(arm.url, self._context.plan.name, entry.prompt, entry.expected)

@@ -18,7 +18,6 @@ from gates.judge.control import ControlReport
 from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeGate
 from gates.model import EngineReply, Verdict, blind
-from gates.ports import Embedder, LanguageDetector
 from gates.sequential_test import AnalysisPlan
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
@@ -32,7 +31,7 @@ from pipelines.run.evidence import (
     watch_trial,
 )
 from pipelines.run.regions import both_arms
-from pipelines.run.user_answers import answered_users, embedder_of
+from pipelines.run.user_answers import answered_users
 from pipelines.spec.policy import user_prompts
 from rollouts.model import EngineSet, RegionState
 from tidegate.core.clock import Clock
@@ -52,13 +51,10 @@ class PairedProbes:
         prompts: Sequence[str],
         max_tokens: int,
         judge: Judge | None = None,
-        languages: LanguageDetector | None = None,
-        embedder: Embedder | None = None,
     ) -> None:
         """`arms` are stable and canary; `prompts` are asked in turn, again from the start when all were.
 
-        Without an embedder likeness is that of words, without a detector no language is known, without a
-        judge nothing is scored.
+        Without a judge nothing is scored.
         """
         self._chat, self._clock = chat, clock
         self._urls = tuple(arm.url for arm in arms)
@@ -66,7 +62,6 @@ class PairedProbes:
         self._prompts: Iterator[str] = cycle(prompts)
         self._numbers = count()
         self._scored = ScoredPairs(judge) if judge else None
-        self._languages, self._embedder = languages, embedder
         self._pairs: list[PairedAnswer] = []
         self._sender: asyncio.Task[None] | None = None
         self._not_reached: OutsideError | None = None
@@ -117,7 +112,7 @@ class PairedProbes:
             return
         stable, canary = (_reply(answer) if isinstance(answer, ChatAnswer) else None for answer in answers)
         # Once both are over: a pair under way is neither arrived nor lost.
-        self._pairs.append(paired_answer(stable, canary, languages=self._languages, embedder=self._embedder))
+        self._pairs.append(paired_answer(stable, canary))
         if self._scored and stable and canary:
             await self._scored.ask(key, prompt, stable.text, canary.text)
 
@@ -185,7 +180,5 @@ async def _probes(context: Context, state: RegionState, terms: AnalysisPlan) -> 
         model=context.plan.name,
         prompts=user_prompts(context.spec, context.folder),
         max_tokens=context.spec.traffic.max_tokens if context.spec.traffic else PAIR_MAX_TOKENS,
-        judge=await readers.judges(True) if readers.judges and judged else None,
-        languages=readers.languages,
-        embedder=embedder_of(context),
+        judge=readers.judges() if readers.judges and judged else None,
     )

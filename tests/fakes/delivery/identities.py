@@ -39,10 +39,9 @@ class FakeIdentities:
             raise OutsideError("cannot fetch the issuer's keys")
         if proof.credential == "forged":
             raise Unproven("no key of allowed_signers made the signature")
-        words, _, once = proof.credential.partition(" once ")
-        name, _, groups = words.partition(" of ")
+        name, _, groups = proof.credential.partition(" of ")
         known = frozenset(groups.split())
-        return Person(identity=name, how="SSH key SHA256:x", groups=known, listed=bool(known), once=bool(once))
+        return Person(identity=name, how="SSH key SHA256:x", groups=known, listed=bool(known))
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,16 @@
-"""Made-up deliveries: the events a real one emits, in its words and order, their users, the page of them."""
+"""Made-up deliveries: the events a real one emits, in its words and order, their users."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from fakes.delivery.world import a_version
 
 from gates.evidence.request_record import RequestRecord
-from pipelines.events.state import DeliveryState, state_of
-from pipelines.requests import QueuedRequest
-from pipelines.views.page import DeliverySnapshot, PageSnapshot, Parts, draw
-from registry.model import DeliverySummary, Event
+from pipelines.events.state import DeliveryState
+from registry.model import Event
 
 START = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
 REGIONS = ("eu-west-1", "us-east-1")
@@ -192,40 +190,6 @@ def _planned(step: str) -> dict[str, object]:
         "wave": int(place) if stage == "bake" else REGIONS.index(region) + 1 if region else 0,
         "expected_seconds": EXPECTED.get(stage, 1),
     }
-
-
-ID = "0123456789abcdef0123456789abcdef"
-
-
-def summary_of(events: Sequence[Event], *, id: str = ID) -> DeliverySummary:
-    """As the ledger's tags show these events."""
-    story = state_of(events)
-    began = story.started or START
-    return DeliverySummary(
-        id=id, name="support-llm", version=story.version or "9", champion=story.champion, started=began,
-        ended=story.ended, outcome=story.outcome, reason=story.reason or None, last_step=events[-1].step if events else
-        None, host="here", pid=7, heartbeat=began,
-    )  # fmt: skip
-
-
-def seen(events: Sequence[Event], *, id: str = ID, alive: bool | None = None) -> DeliverySnapshot:
-    """A delivery; alive unless it is over."""
-    summary = summary_of(events, id=id)
-    return DeliverySnapshot(
-        summary=summary, alive=summary.ended is None if alive is None else alive, story=state_of(events)
-    )
-
-
-def look_at(*deliveries: DeliverySnapshot, requests: Sequence[QueuedRequest] = (), after: float = 0.0) -> PageSnapshot:
-    """A look after so many seconds."""
-    at = START + timedelta(seconds=after)
-    return PageSnapshot(at=at, deliveries=deliveries, requests=tuple(requests))
-
-
-def drawn(*deliveries: DeliverySnapshot, requests: Sequence[QueuedRequest] = (), after: float = 0.0) -> Parts:
-    """The live page then."""
-    look = look_at(*deliveries, requests=requests, after=after)
-    return draw("support-llm", look.at, look)
 
 
 TTFT_SECONDS = 0.075

@@ -23,6 +23,8 @@ class MemoryStore:
         self.runs: dict[str, StoredRun] = {}
         self.files: dict[str, bytes] = {}
         """By their whole addresses."""
+        self.traces: list[tuple[str, Mapping[str, str], int, str, int, object]] = []
+        """What was said of them: experiment, tags, when the request began, the assessment's name, time, and value."""
         self._turn = turn
         self._experiments: dict[str, str] = {}
         self._versions: dict[str, dict[str, StoredVersion]] = {}
@@ -100,6 +102,17 @@ class MemoryStore:
         self._turn()
         self.runs[run] = self.runs[run].model_copy(update={"is_deleted": True})
         self._turn()
+
+    def assessments(
+        self, experiment: str, name: str, tags: Mapping[str, str], *, traced: int
+    ) -> Sequence[tuple[int, object]] | None:
+        if experiment not in {where for where, *_ in self.traces}:
+            return None
+        return [
+            (at, value)
+            for where, tagged, began, called, at, value in self.traces
+            if (where, called) == (experiment, name) and began >= traced and tags.items() <= tagged.items()
+        ]
 
     def names_like(self, part: str, most: int) -> Sequence[str]:
         return sorted(name for name in self._versions if part.lower() in name.lower())[:most]

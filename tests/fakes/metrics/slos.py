@@ -127,7 +127,6 @@ def _slos(service: str) -> st.SearchStrategy[Slo]:
             sli=st.just(known[0]),
             page=_alerts(known[1]),
             ticket=_alerts(known[1]),
-            denominator_corrected=st.booleans() if isinstance(known[0], EventSli) else st.just(value=False),
         )
     )
 

@@ -1,7 +1,7 @@
 """Engines and judges on the loopback, with faults to order.
 
 An engine for tests of clients streams words slowly, fails or cuts when its model name says so, or answers by a function
-of the prompt; an OpenAI-compatible one is a judge of known quality, or an engine that knows likelihoods.
+of the prompt; an OpenAI-compatible one is a judge of known quality.
 """
 
 from __future__ import annotations
@@ -260,8 +260,6 @@ class OpenAIServer:
     judge: FakeJudge = field(default_factory=FakeJudge)
     seconds: float = 0.0
     """An answer takes."""
-    logprobs: dict[int, float] = field(default_factory=dict)
-    """By token, of a prompt; a token that is missing here has none."""
     under_way: int = 0
     most_under_way: int = 0
 
@@ -278,30 +276,6 @@ class OpenAIServer:
         self.under_way -= 1
         return completion(self.judge.reply(body["messages"][-1]["content"]))
 
-    async def tokenize(self, request: Request) -> Response:
-        body = json.loads(await request.body())
-        self.bodies.append(body)
-        # One token a letter; a template puts 1 before and 2 behind.
-        if "messages" in body:
-            tokens = [1, *(ord(letter) for letter in body["messages"][0]["content"]), 2]
-        else:
-            tokens = [ord(letter) for letter in body["prompt"]]
-        return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": 4096})
-
-    async def complete(self, request: Request) -> Response:
-        body = json.loads(await request.body())
-        self.bodies.append(body)
-        if len(body["prompt"]) > 100:
-            return JSONResponse({"error": {"message": f"too long: {body['prompt']}"}}, 400)
-        entries = [
-            {str(token): {"logprob": self.logprobs[token], "rank": 1, "decoded_token": chr(token)}}
-            if token in self.logprobs
-            else {}
-            for token in body["prompt"]
-        ]
-        choice = {"index": 0, "text": "!", "finish_reason": "length", "prompt_logprobs": [None, *entries[1:]]}
-        return JSONResponse({"id": "c", "object": "text_completion", "choices": [choice]})
-
 
 def completion(text: str | None, *, finish_reason: str = "stop", refusal: str | None = None) -> Response:
     """A chat completion as the API words it."""
@@ -314,10 +288,5 @@ def completion(text: str | None, *, finish_reason: str = "stop", refusal: str | 
 def openai_server() -> Iterator[OpenAIServer]:
     """Serve on a free loopback port."""
     state = OpenAIServer(url="")
-    routes = [
-        Route("/v1/chat/completions", state.chat, methods=["POST"]),
-        Route("/v1/completions", state.complete, methods=["POST"]),
-        Route("/tokenize", state.tokenize, methods=["POST"]),
-    ]
-    with routes_served(routes) as state.url:
+    with routes_served([Route("/v1/chat/completions", state.chat, methods=["POST"])]) as state.url:
         yield state

@@ -46,21 +46,11 @@ class TeamRepository:
             return []
         return self._at("log", "--format=%H", branch or self.branch).split()
 
-    @property
-    def head(self) -> str:
-        """The newest commit of the branch; read from its file, as one looks who looks often."""
-        return (self.bare / "refs" / "heads" / self.branch).read_text().strip()
-
     def message(self, commit: str = "") -> str:
         return self._at("show", "--no-patch", "--format=%an <%ae>%n%B", commit or self.branch)
 
     def branches(self) -> list[str]:
         return self._at("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
-
-    def changed(self, commit: str = "") -> list[str]:
-        """The lines that a commit has taken away and brought."""
-        shown = self._at("show", "--format=", "--unified=0", commit or self.branch)
-        return [line for line in shown.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
 
     def hook(self, name: str, script: str) -> None:
         """What the server runs, such as `pre-receive`, which may refuse a push."""

@@ -1,11 +1,9 @@
-"""The same repository behind a door: git's own `http-backend` with a password, and a real `sshd` with a key."""
+"""The same repository behind a door: git's own `http-backend` with a password."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fakes.services.http import QuietHandler, answering
-from fakes.services.sockets import free_address
-
-SSHD = shutil.which("sshd") or ("/usr/sbin/sshd" if Path("/usr/sbin/sshd").exists() else None)
 
 
 @dataclass
@@ -96,65 +91,3 @@ def over_http(bare: Path, authorization: str) -> Iterator[Door]:
 def basic(username: str, password: str) -> str:
     """The header of who says so."""
     return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
-
-
-@dataclass(frozen=True)
-class SshDoor:
-    """A repository over ssh, and what opens it."""
-
-    address: str
-    key: str
-    """The private key that is let in."""
-    known_hosts: str
-
-
-@contextmanager
-def over_ssh(bare: Path, folder: Path) -> Iterator[SshDoor]:
-    """By a server of its own on a free port, which takes one key."""
-    assert SSHD is not None, "there is no sshd here"
-    folder.mkdir()
-    for name in ("host", "user"):
-        made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
-        subprocess.run(made, check=True)
-    (folder / "authorized").write_text((folder / "user.pub").read_text())
-    host, port = free_address().split(":")
-    settings = {
-        "ListenAddress": f"{host}:{port}",
-        "HostKey": folder / "host",
-        "AuthorizedKeysFile": folder / "authorized",
-        "PidFile": folder / "pid",
-        "StrictModes": "no",
-        "PasswordAuthentication": "no",
-        "UsePAM": "no",
-    }
-    (folder / "config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-    # As root it wants this folder, and makes it only when the system starts it.
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)
-    process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(folder / "config")], stderr=subprocess.PIPE)
-    try:
-        _listening(process, host, port)
-        public = " ".join((folder / "host.pub").read_text().split()[:2])
-        address = f"ssh://{_user()}@{host}:{port}{bare}"
-        yield SshDoor(address, (folder / "user").read_text(), f"[{host}]:{port} {public}\n")
-    finally:
-        process.terminate()
-        process.wait(60)
-        assert process.stderr is not None
-        process.stderr.close()
-
-
-def _listening(process: subprocess.Popen[bytes], host: str, port: str) -> None:
-    scan = ["ssh-keyscan", "-T", "1", "-p", port, host]
-    for _ in range(50):
-        assert process.poll() is None, process.stderr.read() if process.stderr else ""
-        if subprocess.run(scan, capture_output=True, check=False).stdout:
-            return
-        time.sleep(0.1)
-    raise AssertionError("sshd does not listen")
-
-
-def _user() -> str:
-    import getpass
-
-    return getpass.getuser()

@@ -25,24 +25,16 @@ def golden(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_equal_endpoint_passes_and_its_answers_can_be_judged_again(
-    tidegate: Tidegate, golden: Path, tmp_path: Path
-) -> None:
-    pairs, gates = tmp_path / "pairs.jsonl", tmp_path / "gates.yaml"
+def test_an_equal_endpoint_passes(tidegate: Tidegate, golden: Path, tmp_path: Path) -> None:
+    gates = tmp_path / "gates.yaml"
     gates.write_text("apiVersion: tidegate/v1\nkind: Gates\ngates: {errors: {max_increase: 5pp}}\n")
     with endpoint_server(right) as stable, endpoint_server(right) as canary:
         ends = ["--stable", stable.url, "--canary", canary.url]
         # Times of a loopback are no more than noise, so they are not asked.
-        asked = ["gate", "compare", golden, "--gates", gates, "--pairs", pairs, "-o", "json"]
-        said = tidegate(*asked, *ends)
-        count = len(stable.bodies)
-        resumed = tidegate(*asked, *ends)
+        said = tidegate("gate", "compare", golden, "--gates", gates, "-o", "json", *ends)
     assert said.code == 0, said.err
     assert (said.json["outcome"], said.json["likeness"], said.json["unanswered"]) == ("pass", 1.0, 0)
     assert [verdict["gate"] for verdict in said.json["verdicts"]] == ["quality", "errors"]
-    assert len(stable.bodies) == count, "what is decided already is not asked again"
-    again = tidegate(*asked)
-    assert (again.json, resumed.json) == (said.json, said.json)
 
 
 def test_a_worse_endpoint_fails_and_ci_sees_why(
@@ -56,23 +48,23 @@ def test_a_worse_endpoint_fails_and_ci_sees_why(
     assert said.code == 1
     assert "golden: fail after" in said.out and "pairs of answers" in said.out
     case = ElementTree.parse("tidegate-junit.xml").find(".//testcase[@name='quality']/failure")
-    assert case is not None and "that it is worse than allowed" in str(case.get("message"))
+    assert case is not None and "worse than allowed whatever" in str(case.get("message"))
 
 
 def test_keys_come_from_where_the_options_say_and_are_nowhere_else(
     tidegate: Tidegate, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STABLE_KEY", "sk-of-stable")
-    file, pairs = tmp_path / "key", tmp_path / "pairs.jsonl"
+    file = tmp_path / "key"
     file.write_text("sk-of-canary\n")
     with endpoint_server(right, key="sk-of-stable") as stable, endpoint_server(right, key="sk-of-canary") as canary:
         ends = [golden, "--stable", stable.url, "--canary", canary.url]
         keys = ["--stable-key", "STABLE_KEY", "--canary-key", f"@{file}"]
-        said = tidegate("gate", "compare", *ends, *keys, "--pairs", pairs, "--within", "20s")
+        said = tidegate("gate", "compare", *ends, *keys, "--within", "20s")
         without = tidegate("gate", "compare", *ends)
         missing = tidegate("gate", "compare", *ends, "--stable-key", "NOT_SET")
     assert "pairs of answers" in said.out
-    assert "sk-of" not in said.out + said.err + pairs.read_text() + without.err
+    assert "sk-of" not in said.out + said.err + without.err
     assert (without.code, missing.code) == (4, 2)
     assert "/v1 answers 401" in without.err and "name the model with --stable-model" in without.err
     assert "--stable-key: no key is there" in missing.err

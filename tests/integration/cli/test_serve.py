@@ -16,31 +16,29 @@ from fakes.services.mlflow_server import TriggerGround
 from fakes.services.sockets import free_address, running
 
 from pipelines.triggers.app import WEBHOOK
-from pipelines.triggers.webhooks import DELIVER_TAG, DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from registry.mlflow_client import open_client
-from registry.model import ModelVersion
+from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.slow(reason="serve twice, and a process for each delivery")
-def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found(tmp_path: Path) -> None:
+def test_an_alias_starts_a_delivery_once_and_one_that_nobody_heard_of_is_found(tmp_path: Path) -> None:
     ground = TriggerGround(tmp_path, "served-llm")
     ground.prepare(versions=3)
     with ground.serving(*ground.register, every="1h"):
-        ground.until(lambda: "test event was answered 200" in ground.said())
+        ground.until(lambda: "test event was answered 202" in ground.said())
         assert f"MLflow is asked to send a test event to {ground.register[-1]}" in ground.said()
         ground.set_alias(2)
         # Nobody looks for an hour: what starts it is the webhook.
         ground.until(lambda: "/2@challenger: started" in ground.said())
         ground.until(ground.summaries)
         ground.until(lambda: all(each.ended for each in ground.summaries()))
+        before = heard(ground)
         ground.set_alias(2)
-        ground.until(lambda: 'outcome="duplicate"} 1.0' in ground.fetched("/metrics"))
+        ground.until(lambda: heard(ground) > before)
         ground.until(lambda: 'alias_info{alias="challenger",model="served-llm"' in ground.fetched("/metrics"))
-        assert_reports_are_of_its_own_model(ground)
     # The receiver is not there; what is left is what the registry says.
-    open_client(ground.uri).set_model_version_tag(ground.model, "3", DELIVER_TAG, "challenger")
+    ground.set_alias(3)
     with ground.serving(every="1s"):
         ground.until(lambda: "models:/served-llm/3@challenger: found in the registry" in ground.said())
         ground.until(lambda: any(each.version == "3" and each.ended for each in ground.summaries()))
@@ -48,13 +46,10 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
         assert [each.version for each in ground.summaries()] == ["3", "2"]
 
 
-def assert_reports_are_of_its_own_model(ground: TriggerGround) -> None:
-    (own,) = ground.summaries()
-    assert '<nav><a href="../">All deliveries</a></nav>' in ground.fetched(f"/deliveries/{own.id}")
-    version = ModelVersion(name="another-llm", version="1", digest="d" * 64, files={}, size_bytes=1)
-    other = ground.deliveries.open_delivery(version, None, spec_digest="x")
-    other.close("failed", "it was nobody's")
-    assert ground.fetched(f"/deliveries/{other.delivery}") == ""
+def heard(ground: TriggerGround) -> float:
+    """How many messages were believed."""
+    found = re.search(r'messages_total\{outcome="heard"\} ([\d.]+)', ground.fetched("/metrics"))
+    return float(found[1]) if found else 0
 
 
 @pytest.mark.slow(reason="a process that polls the registry")

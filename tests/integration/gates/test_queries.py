@@ -255,10 +255,20 @@ def test_a_file_of_gates_asks_them_too(
         assert "fail" in told.values() and "pass" not in told.values()
 
 
-def test_a_gate_on_answers_is_refused_where_a_prometheus_is_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+TRACES = "{mine: {kind: mean, assessments: {name: helpful, experiment: chat, tags: {served: '{{.version}}'}}}}"
+
+
+@pytest.mark.parametrize(
+    ("gates", "told"),
+    {
+        "{agreement: {}}": "gates.agreement: found a gate on pairs of answers, which no metric",
+        TRACES: "gates.mine.assessments: found assessments; expected counters: a delivery alone asks its MLflow",
+    }.items(),
+)
+def test_what_no_metric_holds_is_refused_where_a_prometheus_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gates: str, told: str
 ) -> None:
-    (tmp_path / "gates.yaml").write_text("apiVersion: tidegate/v1\nkind: Gates\ngates: {agreement: {}}\n")
+    (tmp_path / "gates.yaml").write_text(f"apiVersion: tidegate/v1\nkind: Gates\ngates: {gates}\n")
     asked = ("--prometheus", "http://127.0.0.1:9", "--stable", STABLE, "--canary", HEALTHY)
     assert main(["gate", "check", str(tmp_path / "gates.yaml"), *asked]) == 2
-    assert "gates.yaml:3: gates.agreement: found a gate on pairs of answers, which no metric" in capsys.readouterr().err
+    assert f"gates.yaml:3: {told}" in capsys.readouterr().err

@@ -30,7 +30,7 @@ async def slow(_: Request) -> PlainTextResponse:
 @asynccontextmanager
 async def server(limits: Connections) -> AsyncIterator[str]:
     app = Starlette(routes=[Route("/", alive), Route("/slow", slow)])
-    with listening(ListenOptions("127.0.0.1:0"), "127.0.0.1", 0) as listener:
+    with listening(ListenOptions("127.0.0.1:0")) as listener:
         async with replace(listener, limits=limits).answering(app):
             yield listener.address
 

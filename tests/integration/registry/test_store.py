@@ -10,15 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Barrier
+from uuid import uuid4
 
 import pytest
 from fakes.delivery.store import MemoryStore
 from fakes.services import object_stores
 from fakes.services.object_stores import AZURE_ACCOUNT, AZURITE, BUCKET, connection_string
+from mlflow.entities import Feedback, TraceInfo, TraceLocation, TraceState
 
 from registry.conventions import experiment_name
 from registry.errors import RegistryError, StoreRefused, StoreUnreachable
 from registry.mlflow import MlflowStore
+from registry.mlflow_client import experiment_id
 from registry.model import StoredRun
 from registry.ports import Store
 
@@ -206,3 +209,28 @@ def test_no_file_outside_of_an_address_is_read(begin: Begin, store: Store, tmp_p
     with pytest.raises((RegistryError, StoreRefused)):
         store.fetch(f"{run.artifacts}/report", path, tmp_path / "stolen")
     assert not (tmp_path / "stolen").exists()
+
+
+def test_assessments_are_those_of_traces_with_all_these_tags(store: Store, name: str) -> None:
+    def assess(began: int, said: object, *, called: str = "helpful", **tags: str) -> None:
+        if isinstance(store, MemoryStore):
+            store.traces.append((name, tags, began, called, began + 10, said))
+            return
+        at = TraceLocation.from_experiment_id(experiment_id(store.client, name))
+        made = TraceInfo(f"tr-{uuid4().hex}", at, request_time=began, state=TraceState.OK, tags=tags)
+        traces = store.client._tracing_client  # type: ignore[no-untyped-call]
+        given = Feedback(name=called, value=said, create_time_ms=began + 10)  # type: ignore[arg-type]
+        traces.log_assessment(traces.start_trace(made).trace_id, given)
+
+    assert store.assessments(name, "helpful", {"version": "2"}, traced=0) is None
+    told: list[object] = [True, "yes", 0.25, {"of": "anything"}]
+    for began, said in enumerate(told, 1):
+        assess(1000 * began, said, version="2", region="eu")
+    assess(2000, "no", version="1", region="eu")
+    assess(2000, "no", version="2", region="us")
+    assess(2000, "no", called="polite", version="2", region="eu")
+    wanted = {"version": "2", "region": "eu"}
+    expected = [(1000 * began + 10, said) for began, said in enumerate(told, 1)]
+    assert sorted(store.assessments(name, "helpful", wanted, traced=0) or ()) == expected
+    assert sorted(store.assessments(name, "helpful", wanted, traced=3000) or ()) == expected[2:]
+    assert store.assessments(name, "helpful", {"version": "3"}, traced=0) == []

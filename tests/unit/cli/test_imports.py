@@ -30,7 +30,7 @@ LATER = (
     "sqlalchemy",
     "torch",
 )
-OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn", "wordllama")
+OF_A_STEP = (*LATER, "aiohttp", "gevent", "pyarrow", "tokenizers", "uvicorn")
 ROOT = Path(__file__).parents[3]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -42,10 +42,10 @@ OF_AN_EXTRA = "engine_images.adapters.oci_build"
 IN_STEPS = (
     *("tidegate.standing", "tidegate.steps", "tidegate.cli.stage", "tidegate.cli.serve"),
     *("engine_images.adapters.model_version", "engine_images.adapters.oci_read", "registry.versions"),
-    *("gates.adapters.judge", "gates.adapters.likelihood", "gates.adapters.prometheus", "gates.adapters.text_models"),
+    *("gates.adapters.judge", "gates.adapters.prometheus", "gates.adapters.text_models"),
     *("pipelines.adapters.chat", "pipelines.adapters.clusters", "pipelines.adapters.engines"),
     "pipelines.authority.identities",
-    *("scipy.optimize", "scipy.stats", "wordllama"),
+    *("scipy.optimize", "scipy.stats"),
 )
 OF = {module: {canonicalize_name(name) for name in names} for module, names in packages_distributions().items()}
 """Which distributions bring each module."""

@@ -6,36 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.web_server import ListenOptions, webhooks_and_page
+from pipelines.adapters.web_server import ListenOptions, guarded_listener
 from tidegate.core.errors import UsageError
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
-def places(doors: ListenOptions) -> tuple[str, str, bool]:
-    with webhooks_and_page(doors) as (heard, page):
-        return heard.socket.getsockname()[0], page.socket.getsockname()[0], heard is page
-
-
-def test_on_the_loopback_there_is_one_address() -> None:
-    assert places(ListenOptions("127.0.0.1:0")) == ("127.0.0.1", "127.0.0.1", True)
-
-
-def test_webhooks_from_elsewhere_leave_the_page_on_the_loopback() -> None:
-    assert places(ListenOptions("0.0.0.0:0")) == ("0.0.0.0", "127.0.0.1", False)
-
-
-def test_a_page_for_others_needs_a_login(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"would be open to anyone who can reach it; give --page-token FILE"):
-        places(ListenOptions("127.0.0.1:0", page="0.0.0.0:0"))
+def test_an_application_for_others_needs_a_login(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"would be open to anyone who can reach it; give --token FILE"):
+        guarded_listener(ListenOptions("0.0.0.0:0")).__enter__()
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    assert places(ListenOptions("127.0.0.1:0", page="0.0.0.0:0", token=tmp_path / "token"))[1] == "0.0.0.0"
+    with guarded_listener(ListenOptions("0.0.0.0:0", token=tmp_path / "token")) as heard:
+        assert heard.socket.getsockname()[0] == "0.0.0.0"
 
 
 @pytest.mark.parametrize("token", ["short", "a" * 32])
 def test_a_token_that_could_be_guessed_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
     (tmp_path / "token").write_text(token)
-    with pytest.raises(UsageError, match=r"--page-token .*characters; expected at least") as caught:
+    with pytest.raises(UsageError, match=r"--token .*characters; expected at least") as caught:
         _ = ListenOptions("127.0.0.1:0", token=tmp_path / "token").password
     assert token not in str(caught.value).replace(str(tmp_path), "")
 
@@ -47,7 +35,7 @@ def test_what_cannot_be_is_one_clear_line(tmp_path: Path) -> None:
         _ = ListenOptions("127.0.0.1:0", certificate=tmp_path / "c")
 
 
-def test_the_way_that_mlflow_takes_is_a_name_of_the_page() -> None:
+def test_the_way_that_mlflow_takes_is_one_of_its_names() -> None:
     assert ListenOptions("127.0.0.1:0", hosts=["a.example"]).names("https://b.example/webhooks/mlflow") == {
         "a.example",
         "b.example",

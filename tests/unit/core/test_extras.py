@@ -38,7 +38,7 @@ def test_what_another_process_needs_is_looked_for_before_it_starts(monkeypatch: 
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
     sys.path_importer_cache.clear()
-    with pytest.raises(NotInstalled, match="needs uvicorn, .* run: pip install uvicorn"):
+    with pytest.raises(NotInstalled, match=r"needs uvicorn, .* run: pip install uvicorn"):
         require("uvicorn")
 
 

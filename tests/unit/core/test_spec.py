@@ -50,6 +50,12 @@ def test_a_right_spec_is_read_with_its_units() -> None:
     assert (spec.name, spec.wait, spec.load) == ("north", timedelta(milliseconds=250), 0.2)
 
 
+def test_keys_that_begin_with_x_are_a_persons_own() -> None:
+    text = "x-deep: &deep {depth: 3, x-by: anna}\nname: north\nharbours: [*deep, *deep]\n"
+    plain = "name: north\nharbours: [{depth: 3}, {depth: 3}]\n"
+    assert parse_spec(text, Voyage, file="voyage.yaml") == parse_spec(plain, Voyage, file="voyage.yaml")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

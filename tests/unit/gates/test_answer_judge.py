@@ -5,13 +5,11 @@ from __future__ import annotations
 from fakes.services.chat_servers import FakeJudge, an_answer
 
 from gates.evidence.batch import Dimension
-from gates.judge.control import Label
 from gates.judge.judge import Judge, JudgedAnswer
 from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScoreReason
-from gates.judge.spec import JudgeControl, JudgeGate
+from gates.judge.spec import JudgeGate
 from tidegate.core.errors import OutsideError
 
-GIVEN = {"a": 0.2, "b": 0.9}
 GATE = JudgeGate(endpoint="http://127.0.0.1:9/v1", model="judge")
 
 
@@ -57,14 +55,6 @@ async def test_answers_of_the_canary_are_no_measure_of_the_judge() -> None:
     for number in range(100):
         await judge.judge(str(number), f"what is number{number}?", "no idea worth 0.1", right=False)
     assert (judge.control.repeats, judge.control.foils) == (0, 0)
-
-
-async def test_it_is_asked_of_labelled_answers() -> None:
-    gate = GATE.model_copy(update={"control": JudgeControl(min_asked=2)})
-    judge = Judge(gate, FakeJudge(), seed=7)
-    labels = [Label(prompt=f"{each}?", answer=an_answer(worth, each), score=worth) for each, worth in GIVEN.items()]
-    await judge.learn(labels, paired=False)
-    assert (judge.control.labels, judge.control.label_agreement) == (2, 1.0)
 
 
 async def test_only_the_dimensions_of_the_spec_are_asked() -> None:

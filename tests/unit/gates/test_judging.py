@@ -11,7 +11,7 @@ from alike import long
 from fakes.services.chat_servers import FakeJudge, an_answer, worth_of
 
 from gates.evidence.batch import Dimension
-from gates.judge.control import PLEA, ControlReport, Label, foil_of, label_agreement, same_opinion
+from gates.judge.control import PLEA, foil_of, same_opinion
 from gates.judge.judge import Judge, JudgedAnswer, ScoredPairs, composite, draw, settle
 from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScoreReason
 from gates.judge.spec import JudgeControl, JudgeGate
@@ -125,17 +125,6 @@ def test_an_opinion_is_the_same_or_not(drop: float, swapped: float, same: bool) 
     assert same_opinion(drop, swapped, within=0.1) is same
     assert same_opinion(swapped, drop, within=0.1) is same
     assert same_opinion(-drop, -swapped, within=0.1) is same
-
-
-def test_agreement_with_labels_is_a_share_of_orders() -> None:
-    assert label_agreement([(0, 0.2), (0.5, 0.4), (1, 0.9)], within=0.1) == 1.0
-    assert label_agreement([(0, 0.9), (0.5, 0.4), (1, 0.2)], within=0.1) == 0.0
-    assert label_agreement([(0, 0.5), (1, 0.5)], within=0.1) == 0.5
-    assert label_agreement([(0.5, 0.1), (0.55, 0.9)], within=0.1) is None
-    assert label_agreement([(0.5, 0.1)], within=0.1) is None
-    rng = np.random.default_rng(5)
-    chance = label_agreement([tuple(pair) for pair in rng.random((300, 2))], within=0.1)
-    assert chance == pytest.approx(0.5, abs=0.06)
 
 
 async def test_a_fair_judge_is_trusted_and_sees_a_drop() -> None:
@@ -303,36 +292,3 @@ async def test_one_answer_alone_is_judged_next_to_itself() -> None:
     alone = await judge.judge("1", "what is rare?", an_answer(0.6, "rare"), an_answer(0.6, "rare"))
     assert not isinstance(alone, NoScoreReason)
     assert alone[0].score == alone[1].score == pytest.approx(0.65)
-
-
-def labelled(number: int, *, swapped: bool = False) -> list[Label]:
-    worths = [round(index / (number - 1), 2) for index in range(number)]
-    scores = worths[::-1] if swapped else worths
-    return [
-        Label(prompt=f"what is it{index // 3}?", answer=an_answer(worth, f"it{index // 3}"), score=score)
-        for index, (worth, score) in enumerate(zip(worths, scores, strict=True))
-    ]
-
-
-async def report_with_labels(labels: list[Label], **faults: float) -> ControlReport:
-    gate = GATE.model_copy(update={"control": JudgeControl(labels="labels.jsonl")})
-    judge = Judge(gate, FakeJudge(**faults), seed=2)  # type: ignore[arg-type]
-    await judge.learn(labels, paired=True)
-    for number in range(300):
-        words = f"number{number}"
-        await judge.judge(str(number), f"what is {words}?", an_answer(0.8, words), an_answer(0.7, words))
-    return judge.control
-
-
-async def test_a_judge_must_agree_with_people_where_there_are_labels() -> None:
-    agreeing = await report_with_labels(labelled(30), noise=0.05)
-    assert agreeing.labels == 30
-    assert agreeing.label_agreement is not None
-    assert agreeing.label_agreement > 0.9
-    assert agreeing.ok is True
-    assert "as the person did" in agreeing.reason
-    against = await report_with_labels(labelled(30, swapped=True), noise=0.05)
-    assert against.ok is False
-    assert "agrees with labels in" in against.reason
-    unknown = await report_with_labels(labelled(5))
-    assert unknown.ok is None

@@ -135,17 +135,6 @@ def test_refusals_are_known_of_each_arm_over_pairs_that_tell_both() -> None:
     assert question.numbers() == {"pairs": 0}
 
 
-@pytest.mark.parametrize("asked", ["min_same_finish", "min_same_language"])
-def test_what_nobody_knows_of_both_answers_is_not_the_same(asked: str) -> None:
-    """Answers without a finish reason once ended alike, and passed."""
-    gate = AgreementGate.model_validate({asked: 0.9})
-    test = [test for _, test in metric_tests(AnalysisPlan(agreement=gate))][-1]
-    known = PairedReply(finish_reason="stop", language="en")
-    pairs = [PairedAnswer(stable=one, canary=other) for one, other in ((PairedReply(), PairedReply()), (known, known))]
-    test.take(Batch(time=1, source="probe", pairs=(*pairs, PairedAnswer(stable=known, canary=PairedReply()))), 0)
-    assert test.seen == 1
-
-
 def test_prompts_that_stable_left_without_an_answer_say_nothing_of_the_canary() -> None:
     """An overloaded stable arm rolled back a healthy canary."""
     both = PairedAnswer(stable=PairedReply(), canary=PairedReply(), similarity=0.9)

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from gates.analyses.quality import QualityGate
-from gates.answers.golden import Schema, fits, likelihood, load_golden, score, score_answers, scorers_of
+from gates.answers.golden import Schema, fits, load_golden, score, score_answers
 from gates.model import Scorer
 from gates.spec import Gates
-from gates.text import nearness, similarity
+from gates.text import similarity
 from tidegate.core.spec import SpecError, parse_spec
 
 
@@ -69,52 +65,18 @@ def test_an_answer_fits_its_schema_or_does_not(answer: str, points: float) -> No
     assert fits(answer, A_CITY) == points
 
 
-def test_nearness_is_a_cosine_that_is_never_negative_and_zero_without_words() -> None:
-    east, north, west, nowhere = (np.array(v, dtype=np.float32) for v in ([2, 0], [0, 1], [-1, 0], [0, 0]))
-    assert (nearness(east, east), nearness(east, north), nearness(east, west)) == (1, 0, 0)
-    assert nearness(east, np.array([1, 1], dtype=np.float32)) == pytest.approx(math.sqrt(0.5))
-    assert nearness(nowhere, east) == nearness(nowhere, nowhere) == 0
-
-
-def test_likelihood_is_the_geometric_mean_of_probabilities() -> None:
-    assert likelihood((math.log(0.5) + math.log(0.125)) / 2) == pytest.approx(0.25)
-    assert (likelihood(0.0), likelihood(-9999.0)) == (1, 0)
-    # Rounding in an engine can leave a sum of probabilities above 1.
-    assert likelihood(1e-6) == 1
-
-
-class LettersAsMeaning:
-    """An embedder for which texts mean their letters."""
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        alphabet = "abcdefghijklmnopqrstuvwxyz"
-        return np.array([[text.count(letter) for letter in alphabet] for text in texts], dtype=np.float32)
-
-
 def test_every_line_of_a_golden_set_is_scored_by_its_own_scorer(tmp_path: Path) -> None:
     path = tmp_path / "golden.jsonl"
     path.write_text(
         '{"prompt": "city?", "schema": {"type": "object"}}\n'
-        '{"prompt": "say ab", "expected": "ab", "scorer": "semantic"}\n'
-        '{"prompt": "say it", "expected": "it", "scorer": "log_likelihood"}\n'
-        '{"prompt": "never scored", "expected": "it", "scorer": "log_likelihood"}\n'
+        '{"prompt": "say ab", "expected": "ab", "scorer": "contains"}\n'
         '{"prompt": "unanswered", "expected": "it"}\n'
         '{"prompt": "word?", "expected": "yes"}\n'
     )
     golden = load_golden(path)
-    assert scorers_of(golden, Scorer.EXACT) == {*Scorer} - {Scorer.NUMERIC, Scorer.F1, Scorer.CONTAINS}
-    answers = {"city?": "{}", "say ab": "ba", "say it": "no matter", "word?": "Yes."}
-    scores = score_answers(
-        golden, answers, Scorer.EXACT, mean_logprobs={"say it": math.log(0.25)}, embedder=LettersAsMeaning()
-    )
-    assert scores.by_prompt == pytest.approx({"city?": 1, "say ab": 1, "say it": 0.25, "word?": 1})
-
-
-def test_meaning_cannot_be_scored_without_an_embedder(tmp_path: Path) -> None:
-    path = tmp_path / "golden.jsonl"
-    path.write_text('{"prompt": "?", "expected": "ab"}\n')
-    with pytest.raises(TypeError, match="embedder"):
-        score_answers(load_golden(path), {"?": "ba"}, Scorer.SEMANTIC)
+    answers = {"city?": "{}", "say ab": "So: ab.", "word?": "Yes."}
+    scores = score_answers(golden, answers, Scorer.EXACT)
+    assert scores.by_prompt == pytest.approx({"city?": 1, "say ab": 1, "word?": 1})
 
 
 @pytest.mark.parametrize(
@@ -133,8 +95,8 @@ def test_meaning_cannot_be_scored_without_an_embedder(tmp_path: Path) -> None:
         ('{"prompt": "p", "schema": {"$ref": "file:///etc/hosts"}}', "exact", "golden.jsonl:1: schema: found"),
         ('{"prompt": "p", "expected": "four"}', "numeric", "golden.jsonl:1: expected: found 'four'"),
         ('{"prompt": "p", "expected": "nan", "scorer": "numeric"}', "exact", "a number for the numeric scorer"),
-        ('{"prompt": "p", "expected": "x", "scorer": "bleu"}', "exact", "'exact', 'numeric', 'f1', 'json_schema'"),
-        ('{"prompt": "p", "expected": ""}', "log_likelihood", "golden.jsonl:1: expected: found nothing"),
+        ('{"prompt": "p", "expected": "x", "scorer": "bleu"}', "exact", "'exact', 'numeric', 'f1' or 'json_schema'"),
+        ('{"prompt": "p", "expected": ""}', "f1", "golden.jsonl:1: expected: found nothing"),
     ],
 )
 def test_a_line_that_its_scorer_cannot_use_is_refused(tmp_path: Path, line: str, scorer: str, problem: str) -> None:

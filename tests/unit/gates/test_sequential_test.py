@@ -26,13 +26,7 @@ from tidegate.core.errors import UsageError
 EVERYTHING = AnalysisPlan(
     latency=LatencyGate(),
     errors=ErrorsGate(),
-    agreement=AgreementGate(
-        max_ttft_increase=0.5,
-        min_same_language=0.9,
-        min_same_finish=0.9,
-        max_refusal_increase=0.05,
-        max_length_change=0.3,
-    ),
+    agreement=AgreementGate(max_refusal_increase=0.05),
     judge=ScoresGate(),
     sources=dict.fromkeys(("latency", "errors", "judge"), ("users", "probe")),
     mirrored=0.5,

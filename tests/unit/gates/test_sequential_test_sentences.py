@@ -137,42 +137,22 @@ def test_pairs() -> None:
 
 
 def test_every_comparison_of_pairs_describes_itself() -> None:
-    gate = AgreementGate(
-        max_ttft_increase=0.2,
-        min_same_language=0.95,
-        min_same_finish=0.9,
-        max_refusal_increase=0.05,
-        max_length_change=0.25,
-    )
-    asked = [question for _, question in metric_tests(AnalysisPlan(agreement=gate))]
+    asked = [question for _, question in metric_tests(AnalysisPlan(agreement=AgreementGate(max_refusal_increase=0.05)))]
     assert [question.describe() for question in asked] == [
         "no pairs to tell how many prompts that stable answered were answered by the canary",
         "no pairs to tell the similarity of answers; where answers are empty, "
         "are they cut off at max_tokens, before the answer that follows a reasoning begins?",
-        "no pairs to tell how many pairs are in one language",
-        "no pairs to tell how many pairs end for the same reason",
         "no pairs to tell how often the canary declines",
-        "no pairs to tell whether the canary's TTFT is later",
-        "no pairs to tell whether the canary's length is longer",
-        "no pairs to tell whether the canary's length is shorter",
     ]
-    reply = {"language": "en", "finish_reason": "stop", "refusal": False}
-    stable = {**reply, "ttft": 0.2, "output_tokens": 100}
-    canary = {**reply, "ttft": 0.25, "output_tokens": 80}
-    also = {**canary, "refusal": True, "language": "de"}
-    pairs = [{"stable": stable, "canary": each, "similarity": 0.7} for each in (canary, canary, canary, also)]
+    replies = [{"refusal": False}] * 3 + [{"refusal": True}]
+    pairs = [{"stable": {"refusal": False}, "canary": each, "similarity": 0.7} for each in replies]
     batch = Batch.model_validate({"time": 1, "source": "probe", "pairs": pairs})
     for question in asked:
         question.take(batch, 0)
     assert [question.describe() for question in asked] == [
         "4 of 4 prompts that stable answered were answered by the canary (at least 90 %)",
         "answers are 0.70 alike over 4 pairs (at least 0.6)",
-        "3 of 4 pairs are in one language (at least 95 %)",
-        "4 of 4 pairs end for the same reason (at least 90 %)",
         "the canary declines more often than stable over 4 pairs (+25.0 pp, allowed +5 pp)",
-        "the canary's TTFT is +25 % within 4 pairs (allowed +20 %)",
-        "the canary's length is -20 % within 4 pairs (allowed +25 %)",
-        "the canary's length is -20 % within 4 pairs (allowed -20 %)",
     ]
     assert all(question.sample == "pairs" and question.numbers() for question in asked)
 

@@ -111,7 +111,6 @@ def test_a_judge_sees_the_share_of_pairs_that_its_settings_say() -> None:
         (PlanStep(stage=StageName.DEPLOY, wave=1, region="eu-west-1"), "deploy@eu-west-1"),
         (PlanStep(stage=StageName.CANARY, wave=1, region="eu-west-1", weight=25), "canary@eu-west-1/25"),
         (PlanStep(stage=StageName.BAKE, wave=2), "bake@2"),
-        (PlanStep(stage=StageName.GIT, wave=2), "git@2"),
         (PlanStep(stage=StageName.BAKE, wave=2, region="us-east-1"), "bake@2"),
         (PlanStep(stage=StageName.FINALIZE), "finalize"),
     ],

@@ -297,17 +297,15 @@ async def test_a_request_and_its_copy_are_a_pair_of_all_three_gates(worse: float
 
 
 async def test_a_delivery_ends_in_shadow_by_what_users_would_have_been_answered(tmp_path: Path) -> None:
-    async def judges(paired: bool) -> Judge:
-        assert paired
-        return Judge(GATE, FakeJudge(), seed=1)
-
     text = with_judge(
         "samples: {}\n",
         shadow=SHADOW.replace("2m, gates: [errors", "9m, gates: [judge"),
         canary=CANARY.replace(", judge", ""),
     )
     world, engines = World(tmp_path, spec(text)), Copies(worse=0.3)
-    result = await deliver(replace(world.context(), samples=engines, readers=Readers(judges=judges)))
+    result = await deliver(
+        replace(world.context(), samples=engines, readers=Readers(judges=lambda: Judge(GATE, FakeJudge(), seed=1)))
+    )
     assert result.ending is Ending.ROLLED_BACK
     assert "gate judge: canary scores" in result.reason
     assert (engines.kept[0], engines.ended) == (("eu-west-1", {"1": 0.05, "2": 0.05}), ["eu-west-1"])

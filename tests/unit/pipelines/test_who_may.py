@@ -100,18 +100,6 @@ def test_who_cheats_decides_nothing(cheat: str, name: str, kind: str) -> None:
     assert why(question, saying(question, ANN, kind)) == ""
 
 
-def test_a_token_that_is_read_in_the_ledger_counts_for_nothing_else() -> None:
-    """Whatever it stood next to first: an answer, a request, a resumption; and however its signature is written."""
-    used = "its token was used for another answer before"
-    question = asked()
-    for other in (asked(name=FREEZE), asked(name=RESUME), question):
-        first = saying(other, f"{ANN} once t", "resumed" if other.name == RESUME else "approved", reason="first")
-        assert why(question, saying(question, f"{ANN} once t"), [first]) == used
-        assert why(question, first if other is question else saying(question, f"{BOB} once u"), [first]) == ""
-    token = Proof(kind="oidc", statement="", credential="head.claims.signature")
-    assert token.claim == token.model_copy(update={"credential": "head.claims.other"}).claim
-
-
 def test_each_person_counts_once_with_the_last_word() -> None:
     question = asked(Rule(by=ProvenBy(groups=("risk",), count=2)))
     ann = saying(question, ANN)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from gates.model import GateOutcome
 from pipelines.events.listeners import DeliveryDisplay
-from pipelines.events.payloads import GitChange, StepFailure, StepProgress, TrafficShift, VerdictPayload, payload_of
+from pipelines.events.payloads import StepFailure, StepProgress, TrafficShift, VerdictPayload, payload_of
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus, seconds_left
 from pipelines.views.wording import STEP_MARKS, VERDICT_MARKS, facts, headline, key_numbers, shares, stopwatch
 from registry.model import Event, StepId
@@ -122,8 +122,6 @@ def _told(event: Event, before: DeliveryState, story: DeliveryState) -> tuple[st
             subject, said = "progress", f"{count.done} of {count.total}, {said}" if count.total else said
         case StepFailure():
             said = f"FAILED: {said}"
-        case GitChange():
-            pass
         case _:
             step = story.step(event.step)
             took = f" in {duration(step.seconds(event.at))}" if step and event.kind == "done" else ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from math import exp
 
 from gates.planning.forecast import LIKELY
-from gates.traffic import Assumptions, GateForecast
+from gates.traffic import Assumptions, Change, GateForecast
 from pipelines.model import GatePlan, Plan, UnresolvedPlan
 from tidegate.core.text import aligned, table_cell
-from tidegate.core.units import duration
+from tidegate.core.units import duration, format_duration
 
 COLUMNS = ("gate", "healthy: passes after", "regression", "caught after", "seen in time")
 PLAN_COLUMNS = ("step", "about", *COLUMNS)
@@ -21,12 +22,15 @@ _OF_PERCENT = {"percent": "slower", "cost": "dearer", "change": "worse"}
 def forecast_cells(forecast: GateForecast) -> tuple[str, ...]:
     """One for each of `COLUMNS`."""
     mark = " (too late)" if not forecast.reachable else " (tight)" if _tight(forecast) else ""
-    seen = forecast.smallest_regression_share
+    seen, asked = forecast.smallest_regression_share, forecast.regression_share
+    passes = _after(forecast.canary_requests_to_pass, forecast.unit, forecast.seconds_to_pass) + mark
+    if asked is None:
+        return (forecast.gate, passes, NOTHING, NOTHING, NOTHING)
     known = forecast.unit == "prompts" or forecast.seconds_to_pass is not None
     return (
         forecast.gate,
-        _after(forecast.canary_requests_to_pass, forecast.unit, forecast.seconds_to_pass) + mark,
-        "all wrong" if forecast.source is None else _regression(forecast, forecast.regression_share),
+        passes,
+        "all wrong" if forecast.source is None else _regression(forecast, asked),
         _after(forecast.canary_requests_to_fail, forecast.unit, forecast.seconds_to_fail),
         f"from {_regression(forecast, seen)}" if seen is not None else "none" if known else NOTHING,
     )
@@ -36,8 +40,7 @@ def _regression(forecast: GateForecast, share: float) -> str:
     """A regression as people say it: `20 % slower`, `0.5 pp more`, `0.05 lower`."""
     if forecast.scale in _OF_PERCENT:
         return f"{float(f'{share * 100:.2g}'):g} % {_OF_PERCENT[forecast.scale]}"
-    other = {"bound": "out of bounds", "times": f"{share:.2g} x allowed", "points": f"{share * 100:.2g} pp more"}
-    return other.get(forecast.scale, f"{share:.2g} lower")
+    return f"{share * 100:.2g} pp more" if forecast.scale == "points" else f"{share:.2g} lower"
 
 
 def _after(count: int | None, unit: str, seconds: float | None) -> str:
@@ -144,10 +147,16 @@ def forecast_lines(name: str, found: Sequence[GateForecast], assumed: Assumption
     rows = ((each.gate, each.source or "", *forecast_cells(each)[1:]) for each in found)
     yield from aligned([(COLUMNS[0], "counted by", *COLUMNS[1:]), *rows])
     for forecast in found:
-        if forecast.remedy:
-            yield f"{forecast.gate} would be in time with one of:"
-            yield from (f"  {each}" for each in forecast.remedy)
+        if forecast.proposals:
+            told = (_proposed(change, value) for change, value in forecast.proposals.items())
+            yield f"{forecast.gate} would be in time with {' or '.join(told)}"
     yield from forecast_notes(found, assumed)
+
+
+def _proposed(change: Change, value: float) -> str:
+    if change == "within":
+        return format_duration(timedelta(seconds=value))
+    return f"{value:g} % of users" if change == "percent" else f"{value:g} pairs a second"
 
 
 def _whole(row: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from gates.model import ArmKey, NoData
 from pipelines.model import Ending, Result
 from pipelines.run.engine import deliver
 from pipelines.spec.delivery import Delivery
+from registry.versions import MlflowRegistry
 from tidegate import load_spec
 from tidegate.connect import refuse_unlike
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
-from tidegate.testing import FakeFleet
+from tidegate.planning import require_assessments
+from tidegate.testing import FakeFleet, MemoryStore
 
 ARM = 'version="{{.version}}"'
 GATES: dict[str, dict[str, Any]] = {
@@ -65,7 +68,8 @@ class Team(FakeQueries):
 
 def a_delivery(kind: str, stage: str = "canary", **settings: object) -> Delivery:
     given = a_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
-    given["gates"][NAMES[kind]] = {"kind": kind, **GATES[kind], **settings}
+    asked_of = {"kind": kind, **GATES[kind], **settings}
+    given["gates"][NAMES[kind]] = {name: value for name, value in asked_of.items() if value is not None}
     asked = next(each[stage] for each in given["stages"] if stage in each)
     asked["gates"] = ["errors", NAMES[kind]]
     return parse_spec(json.dumps(given), Delivery, file="delivery.yaml")
@@ -84,6 +88,49 @@ async def test_a_delivery_is_decided_by_what_a_team_counts(tmp_path: Path, kind:
     bad = await delivered(tmp_path / "bad", kind, 8.0)
     assert bad.ending is Ending.ROLLED_BACK
     assert f"gate {NAMES[kind]}: " in bad.reason
+
+
+SCORED = {
+    "worse": "lower",
+    "assessments": {"name": "helpful", "experiment": "chat", "tags": {"served_by": "{{.version}}"}},
+    "sum": None,
+    "count": None,
+}
+
+
+@pytest.mark.parametrize(("of_canary", "ending"), {"yes": Ending.DELIVERED, "no": Ending.ROLLED_BACK}.items())
+async def test_a_delivery_is_decided_by_what_mlflow_s_scorers_say(
+    tmp_path: Path, of_canary: str, ending: Ending
+) -> None:
+    world, store = World(tmp_path, a_delivery("mean", **SCORED)), MemoryStore()
+    begin = round(world.clock.now().timestamp() * 1000)
+    for second in range(2000):
+        at = begin + 1000 * second
+        for version, said in ("1", "yes"), ("2", of_canary):
+            store.traces.append(("chat", {"served_by": version}, at, "helpful", at + 500, said))
+    world.registry.assessed = MlflowRegistry(store).assessed  # type: ignore[attr-defined]
+    result = await world.deliver()
+    assert result.ending is ending, result.reason
+    assert of_canary == "yes" or "gate my-mean: " in result.reason
+
+
+def test_a_delivery_does_not_begin_where_nobody_assesses_what_serves(tmp_path: Path) -> None:
+    world, store = World(tmp_path, a_delivery("mean", **SCORED)), MemoryStore()
+    registry, begin = MlflowRegistry(store), round(time.time() * 1000)
+    path = tmp_path / "delivery.yaml"
+    path.write_text(world.spec.model_dump_json(by_alias=True, exclude_unset=True))
+    spec = load_spec(path)
+
+    def told() -> str:
+        with pytest.raises(UsageError, match=r"gates\.my-mean\.assessments: ") as raised:
+            require_assessments(spec, world.plan, registry)
+        return str(raised.value)
+
+    assert "MLflow has no experiment chat; looked at the last 15m" in told()
+    store.traces.append(("chat", {"served_by": "1"}, begin, "helpful", begin, "unknown"))
+    assert "no assessment helpful that is yes, no, or a number of 0 or more of traces with served_by=1" in told()
+    store.traces.append(("chat", {"served_by": "1"}, begin, "helpful", begin, 0.5))
+    require_assessments(spec, world.plan, registry)
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 from fakes.metrics.asked import decided, plan_of, refusal_of
 
-from gates.analyses.mean import MeanGate, MeanTest
+from gates.analyses.assessments import WithAssessments
+from gates.analyses.mean import MeanGate, MeanTest, assessing
 from gates.evidence.batch import ArmName, Batch, PodTotal
-from gates.model import GateOutcome, Verdict
+from gates.model import ArmKey, GateOutcome, Verdict
 from gates.planning.forecast import forecasts
 from gates.sequential_test import AnalysisPlan
 from gates.stats.means import MeanProcess, relative
 from gates.traffic import Exposure
+from registry.versions import MlflowRegistry
+from tidegate.testing import FakeEvidence, MemoryStore
 
 SUM, COUNT = 'tokens_sum{version="{{.version}}"}', 'tokens_count{version="{{.version}}"}'
 TOKENS: dict[str, Any] = {"kind": "mean", "sum": SUM, "count": COUNT, "unit": "tokens"}
@@ -143,3 +147,42 @@ def test_a_plan_knows_how_wide_values_spread() -> None:
 )
 def test_what_cannot_be_compared_is_refused(changed: dict[str, Any], problem: str) -> None:
     assert problem in refusal_of({**TOKENS, **changed})
+
+
+TRACES: dict[str, Any] = {"name": "helpful", "experiment": "chat", "tags": {"served": "{{.region}}/{{.version}}"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"assessments": TRACES}, "gates.mine.sum: found a counter besides assessments; expected one of both"),
+        ({"assessments": TRACES, "preset": "vllm-output-tokens", "sum": None, "count": None}, "a counter besides"),
+        (
+            {"assessments": TRACES | {"tags": {"a": "b"}}, "sum": None, "count": None},
+            "tags that both arms' traces have",
+        ),
+        ({"assessments": TRACES | {"tags": {"a": "{{.pod}}"}}, "sum": None, "count": None}, "only these open places"),
+        ({"assessments": TRACES | {"experiment": "a'b"}, "sum": None, "count": None}, "experiment"),
+    ],
+)
+def test_assessments_replace_counters_and_tell_the_arms_apart(settings: dict[str, Any], told: str) -> None:
+    assert told in refusal_of({**TOKENS, **settings})
+
+
+def test_an_assessment_counts_in_the_window_in_which_it_was_made() -> None:
+    store = MemoryStore()
+    for second in range(60):
+        at = 1_000_000 + 1000 * second
+        store.traces.append(("chat", {"served": "eu/1"}, at, "helpful", at + 2000, second % 2 == 0))
+        store.traces.append(("chat", {"served": "eu/2"}, at, "helpful", at + 2000, "unknown"))
+    registry = MlflowRegistry(store)
+    gate = MeanGate.model_validate({"assessments": TRACES, "worse": "lower"})
+    source = WithAssessments(FakeEvidence(), registry.assessed, assessing({"helpful": gate}))
+    arms = [ArmKey(region="eu", role=role, version=version) for role, version in (("stable", "1"), ("canary", "2"))]
+    seen = [
+        source.batch(*arms, *(datetime.fromtimestamp(at, UTC) for at in (since, since + 10)))
+        for since in range(1000, 1070, 10)
+    ]
+    assert sum(total.count for batch in seen for total in batch.totals["helpful"]) == 60
+    assert sum(total.total for batch in seen for total in batch.totals["helpful"]) == 30
+    assert "no assessment helpful that is yes, no, or a number of 0 or more" in seen[1].missing["helpful"]

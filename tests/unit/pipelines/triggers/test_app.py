@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -11,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.delivery.records import ID, delivered, summary_of
 from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 from httpx import Response
 from starlette.requests import Request
@@ -19,7 +16,6 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pipelines.requests import QueuePolicy
 from pipelines.triggers.app import (
     MOST_BYTES,
     OPEN_TO_ALL,
@@ -31,14 +27,11 @@ from pipelines.triggers.app import (
     receiver_routes,
     requests_route,
 )
-from pipelines.triggers.queue import RequestQueue
+from pipelines.triggers.queue import RequestFile
 from pipelines.triggers.reconciler import Reconciler
 from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from pipelines.views.page import LivePage, SnapshotReader
-from registry.errors import UnknownDelivery
 from registry.model import DeliverySummary
 from slo.metrics import OF_REGISTRY
-from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -108,45 +101,34 @@ def test_a_token_is_in_no_text() -> None:
 
 
 SECRET = "a secret of thirty-two characters"
-NUMBERS = itertools.count()
+BODY = b'{"entity": "model_version_alias", "action": "created"}'
 
 
 class Ground:
     """A receiver, and MLflow's part against it."""
 
     def __init__(self, folder: Path) -> None:
-        self.clock, self.woken = FakeClock(), 0
-        self.inbox = RequestQueue(folder / "inbox.db")
+        self.clock, self.woken, self.file = FakeClock(), 0, RequestFile(folder)
         self.marks, self.runs = FakeMarks(), FakeLedgers()
-        every, world = timedelta(seconds=30), (self.inbox, self.marks, self.runs, FakeStarter(), self.clock)
-        self.reconciler = Reconciler("support-llm", "challenger", QueuePolicy.NEWEST, every, *world, lambda _: None)
-        self.receiver = Receiver("support-llm", "challenger", (SECRET,), self.inbox, self.clock, self._wake)
-        self.ledgers = FakeLedgers()
-        look = SnapshotReader("support-llm", self.ledgers, lambda: (), self.clock).look
+        world = (self.file, self.marks, self.runs, FakeStarter(), self.clock)
+        self.reconciler = Reconciler("support-llm", "challenger", timedelta(seconds=30), *world, lambda _: None)
+        self.receiver = Receiver(SECRET, self.clock, self._wake)
         routes = [
             *receiver_routes(self.receiver, self.reconciler),
-            requests_route(self.receiver),
+            requests_route(self.reconciler),
             metrics_route(Numbers(self.receiver, self.reconciler, "support-llm")),
-            *LivePage("support-llm", look, self._report, self.clock).routes(),
         ]
         self.app = behind_door(routes, hosts=("testserver",), password=None, open_to_all=OPEN_TO_ALL)
         self.client = TestClient(self.app)
 
-    def _report(self, delivery: str) -> str:
-        if not self.ledgers.reachable:
-            raise OutsideError("MLflow store: no answer")
-        if delivery not in self.ledgers.all:
-            raise UnknownDelivery(delivery)
-        return "<h1>the report</h1>"
-
     def _wake(self) -> None:
         self.woken += 1
 
-    def headers(self, body: bytes, *, secret: str = SECRET, id: str | None = None, age: int = 0) -> dict[str, str]:
-        id, at = id or f"m{next(NUMBERS)}", str(int(self.clock.now().timestamp()) - age)
-        return {DELIVERY_ID_HEADER: id, TIMESTAMP_HEADER: at, SIGNATURE_HEADER: sign(secret, id, at, body)}
+    def headers(self, body: bytes = BODY, *, secret: str = SECRET, age: int = 0) -> dict[str, str]:
+        at = str(int(self.clock.now().timestamp()) - age)
+        return {DELIVERY_ID_HEADER: "m1", TIMESTAMP_HEADER: at, SIGNATURE_HEADER: sign(secret, "m1", at, body)}
 
-    def send(self, body: bytes, headers: dict[str, str] | None = None) -> tuple[int, str]:
+    def send(self, body: bytes = BODY, headers: dict[str, str] | None = None) -> tuple[int, str]:
         answer: Response = self.client.post(WEBHOOK, content=body, headers=headers or self.headers(body))
         return answer.status_code, answer.json()["outcome"]
 
@@ -154,74 +136,34 @@ class Ground:
 @pytest.fixture
 def ground(tmp_path: Path) -> Iterator[Ground]:
     made = Ground(tmp_path)
-    yield made
-    made.inbox.close()
+    with made.file:
+        yield made
 
 
-def alias_set(version: int = 7, *, model: str = "support-llm", alias: str = "challenger") -> bytes:
-    data = {"name": model, "alias": alias, "version": str(version)}
-    return json.dumps({"entity": "model_version_alias", "action": "created", "data": data}).encode()
-
-
-def alias_deleted(model: str = "support-llm") -> bytes:
-    data = {"name": model, "alias": "challenger"}
-    return json.dumps({"entity": "model_version_alias", "action": "deleted", "data": data}).encode()
-
-
-def test_an_alias_that_is_set_is_queued_before_it_is_answered(ground: Ground) -> None:
-    assert ground.send(alias_set()) == (202, "queued")
-    assert [entry.request.version for entry in ground.inbox.last(9)] == ["7"]
-    assert ground.woken == 1
-
-
-def test_the_same_message_again_is_refused(ground: Ground) -> None:
-    body = alias_set()
-    headers = ground.headers(body)
-    assert [ground.send(body, headers), ground.send(body, headers)] == [(202, "queued"), (409, "replayed")]
+def test_what_is_believed_has_the_registry_looked_at_and_nothing_else(ground: Ground) -> None:
+    assert [ground.send(), ground.send(b"whatever it says")] == [(202, "heard")] * 2
+    assert (ground.woken, ground.file.log.entries) == (2, ())
 
 
 @pytest.mark.parametrize(
     ("change", "outcome"),
     [
-        (lambda ground, body: ground.headers(body, secret="somebody else's secret"), "forged"),
-        (lambda ground, body: ground.headers(body + b" "), "forged"),
-        (lambda ground, body: ground.headers(body, age=301), "stale"),
-        (lambda ground, body: ground.headers(body, age=-301), "stale"),
-        (lambda ground, body: {"X-Nothing": "signed"}, "unsigned"),
+        (lambda ground: ground.headers(secret="somebody else's secret"), "forged"),
+        (lambda ground: ground.headers(BODY + b" "), "forged"),
+        (lambda ground: ground.headers(age=301), "stale"),
+        (lambda ground: ground.headers(age=-301), "stale"),
+        (lambda ground: {"X-Nothing": "signed"}, "unsigned"),
     ],
 )
 def test_what_is_not_mlflows_own_and_recent_is_refused(
-    ground: Ground, change: Callable[[Ground, bytes], dict[str, str]], outcome: str
+    ground: Ground, change: Callable[[Ground], dict[str, str]], outcome: str
 ) -> None:
-    body = alias_set()
-    assert ground.send(body, change(ground, body)) == (401, outcome)
-    assert (ground.inbox.last(9), ground.woken) == ([], 0)
+    assert ground.send(BODY, change(ground)) == (401, outcome)
+    assert ground.woken == 0
 
 
 def test_what_is_too_large_is_refused_though_it_is_signed(ground: Ground) -> None:
-    assert ground.send(alias_set() + b" " * MOST_BYTES) == (413, "oversize")
-
-
-def test_what_is_signed_and_says_nothing_is_malformed(ground: Ground) -> None:
-    assert ground.send(b"{}") == (400, "malformed")
-
-
-def test_events_of_others_are_acknowledged_and_start_nothing(ground: Ground) -> None:
-    # MLflow sends every model's events to every webhook; its test event is of a model that does not exist.
-    assert ground.send(alias_set(model="example_model", alias="example_alias")) == (200, "unknown-model")
-    assert ground.send(alias_set(alias="champion")) == (200, "ignored")
-    assert ground.send(alias_deleted("another")) == (200, "unknown-model")
-    assert (ground.inbox.last(9), ground.woken) == ([], 0)
-
-
-def test_a_mark_that_is_taken_away_has_the_registry_looked_at(ground: Ground) -> None:
-    assert ground.send(alias_deleted()) == (200, "noted")
-    assert ground.woken == 1
-
-
-def test_when_the_disk_does_not_take_it_mlflow_is_to_try_again(ground: Ground) -> None:
-    ground.inbox.close()
-    assert ground.send(alias_set()) == (503, "unavailable")
+    assert (ground.send(BODY + b" " * MOST_BYTES), ground.woken) == ((413, "oversize"), 0)
 
 
 def test_it_says_how_it_is(ground: Ground) -> None:
@@ -231,58 +173,17 @@ def test_it_says_how_it_is(ground: Ground) -> None:
     assert ground.client.get("/readyz").status_code == 200
 
 
-def test_the_last_requests_are_listed_and_numbers_tell_how_messages_ended(ground: Ground) -> None:
-    ground.send(alias_set())
+async def test_the_last_requests_are_listed_and_numbers_tell_how_messages_ended(ground: Ground) -> None:
+    ground.marks.means = {"challenger": "7"}
+    await ground.reconciler.once()
     assert [entry["request"]["version"] for entry in ground.client.get("/requests").json()] == ["7"]
-    ground.send(alias_set(), ground.headers(alias_set(), secret="somebody else's secret"))
+    ground.send()
+    ground.send(BODY, ground.headers(secret="somebody else's secret"))
     text = ground.client.get("/metrics").text
-    assert 'tidegate_serve_messages_total{outcome="queued"} 1.0' in text
+    assert 'tidegate_serve_messages_total{outcome="heard"} 1.0' in text
     assert 'tidegate_serve_messages_total{outcome="forged"} 1.0' in text
-    assert 'tidegate_serve_requests{state="queued"} 1.0' in text
-
-
-def test_the_secret_is_in_nothing_that_it_says(ground: Ground) -> None:
-    ground.send(alias_set())
-    told = [ground.client.get(path).text for path in ("/requests", "/metrics")]
-    assert SECRET not in "".join([*told, repr(ground.receiver)])
-
-
-def test_the_page_and_the_report_behind_it_are_answered_and_nothing_else_may_run_in_them(ground: Ground) -> None:
-    ground.ledgers.all[ID], ground.ledgers.recorded[ID] = summary_of(delivered("2")), delivered("2")
-    page = ground.client.get("/")
-    assert "support-llm 2 is in production" in page.text
-    assert f'href="deliveries/{ID}"' in page.text
-    policy = page.headers["Content-Security-Policy"].split("; ")
-    assert policy[0] == "default-src 'none'"
-    assert {each for each in policy if "src" in each and "'none'" not in each} == {
-        "style-src 'self'", "script-src 'self'", "connect-src 'self'"
-    }  # fmt: skip
-    report = ground.client.get(f"/deliveries/{ID}")
-    assert report.text == "<h1>the report</h1>"
-    assert "script-src" not in report.headers["Content-Security-Policy"]
-    answers = [page, report, *(ground.client.get(path) for path in ("/page.css", "/page.js", "/deliveries/none"))]
-    for answer in answers:
-        told = (answer.headers["X-Content-Type-Options"], answer.headers["Referrer-Policy"])
-        assert told == ("nosniff", "no-referrer")
-
-
-@pytest.mark.parametrize("id", [ID, "%2e%2e", "a" * 33, ID.upper(), f"{ID}%0a", "<script>"])
-def test_a_delivery_that_is_none_has_no_report(ground: Ground, id: str) -> None:
-    answer = ground.client.get(f"/deliveries/{id}")
-    assert answer.status_code == 404
-    assert "<script>" not in answer.text
-
-
-def test_a_report_while_mlflow_is_away_is_to_be_asked_for_later(ground: Ground) -> None:
-    ground.ledgers.reachable = False
-    assert ground.client.get(f"/deliveries/{ID}").status_code == 503
-
-
-def test_a_browser_asks_for_the_parts_again(ground: Ground) -> None:
-    ground.ledgers.all[ID], ground.ledgers.recorded[ID] = summary_of(delivered("2")), delivered("2")
-    told = ground.client.get("/now").text
-    assert re.findall(r'^<div id="(\w+)"|</div><div id="(\w+)"', told)[0] == ("news", "")
-    assert "support-llm 2 is in production" in told
+    assert 'tidegate_serve_requests{state="started"} 1.0' in text
+    assert SECRET not in text + repr(ground.receiver)
 
 
 async def test_what_aliases_mean_is_told_while_the_registry_answers(ground: Ground) -> None:

@@ -1,9 +1,7 @@
-"""The inbox takes every request once, and forgets nothing that it has answered for."""
+"""The log takes every request once, and forgets nothing that it has answered for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,17 +11,16 @@ from hypothesis import strategies as st
 
 from pipelines.requests import (
     EVER,
+    KEPT,
     SLACK,
     DeliveryRequest,
     QueuedRequest,
-    QueuePolicy,
+    RequestLog,
     RequestState,
     after_failed_attempt,
     answer,
-    lapsed,
 )
-from pipelines.triggers.queue import RequestQueue
-from pipelines.triggers.webhooks import TOLERANCE, WebhookStatus
+from pipelines.triggers.queue import RequestFile
 from registry.model import DeliverySummary
 from tidegate.core.errors import Refused
 
@@ -31,132 +28,76 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def request(version: int = 7) -> DeliveryRequest:
+def request(version: int) -> DeliveryRequest:
     return DeliveryRequest(model="support-llm", version=str(version), alias="challenger")
 
 
-@pytest.fixture
-def inbox(tmp_path: Path) -> Iterator[RequestQueue]:
-    made = RequestQueue(tmp_path / "serve" / "inbox.db")
-    yield made
-    made.close()
+def looks(*marked: int, state: RequestState = RequestState.QUEUED) -> RequestLog:
+    """After a look a minute, each of which shows one version, or none by a 0; the first gets into `state`."""
+    log = RequestLog()
+    for at, version in enumerate(marked):
+        log = log.after_look(request(version) if version else None, NOON + at * MINUTE)
+        log = log if at else log.updated(log.entries[0].model_copy(update={"state": state})) if version else log
+    return log
 
 
-def standing(inbox: RequestQueue) -> list[QueuedRequest]:
-    return inbox.standing("support-llm", "challenger")
+def shown(log: RequestLog) -> list[tuple[str, str, bool]]:
+    return [(each.request.version, str(each.state), each.standing) for each in log.entries]
 
 
-def compare(
-    inbox: RequestQueue, *marked: int, at: datetime, policy: QueuePolicy = QueuePolicy.NEWEST
-) -> list[DeliveryRequest]:
-    return inbox.compare("support-llm", "challenger", {str(each) for each in marked}, at, policy)
+def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_later_is_not() -> None:
+    assert [each.since for each in looks(7, 8).entries] == [EVER, NOON]
 
 
-def test_ids_are_kept_for_as_long_as_their_messages_could_be_believed(inbox: RequestQueue) -> None:
-    inbox.hear("a", None, NOON)
-    assert inbox.hear("a", None, NOON + 2 * TOLERANCE) is WebhookStatus.REPLAYED
-    assert inbox.hear("a", None, NOON + 3 * TOLERANCE) is WebhookStatus.NOTED
+def test_an_alias_that_is_set_again_after_it_was_gone_is_a_new_request() -> None:
+    assert shown(looks(7, 7, 0, 7, state=RequestState.OVER)) == [("7", "over", False), ("7", "queued", True)]
 
 
-def test_many_that_say_the_same_at_once_are_one_request(inbox: RequestQueue) -> None:
-    with ThreadPoolExecutor(16) as threads:
-        taken = list(threads.map(lambda number: inbox.hear(f"m{number}", request(), NOON), range(64)))
-    assert sorted(taken) == [WebhookStatus.DUPLICATE] * 63 + [WebhookStatus.QUEUED]
+def test_what_is_queued_when_its_alias_goes_on_is_withdrawn_and_a_delivery_that_runs_keeps_its_request() -> None:
+    assert shown(looks(7, 8)) == [("7", "withdrawn", False), ("8", "queued", True)]
+    assert shown(looks(7, 8, 7, state=RequestState.STARTED)) == [("7", "started", True), ("8", "withdrawn", False)]
 
 
-def test_what_was_answered_for_survives_the_process(inbox: RequestQueue, tmp_path: Path) -> None:
-    inbox.hear("a", request(), NOON)
-    inbox.close()
-    again = RequestQueue(tmp_path / "serve" / "inbox.db")
-    assert again.hear("a", request(), NOON) is WebhookStatus.REPLAYED
-    assert again.hear("b", request(), NOON) is WebhookStatus.DUPLICATE
-    again.close()
-
-
-def test_an_inbox_has_one_owner(inbox: RequestQueue, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="another `tidegate serve`"):
-        RequestQueue(tmp_path / "serve" / "inbox.db")
-
-
-def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_later_is_not(inbox: RequestQueue) -> None:
-    compare(inbox, 7, at=NOON)
-    compare(inbox, 8, at=NOON + MINUTE)
-    assert [entry.since for entry in inbox.last(2)] == [NOON, EVER]
-
-
-def test_a_mark_that_is_set_again_after_it_was_gone_is_a_new_request(inbox: RequestQueue) -> None:
-    inbox.hear("a", request(), NOON)
-    (entry,) = standing(inbox)
-    inbox.update(entry.model_copy(update={"state": RequestState.OVER}))
-    compare(inbox, at=NOON + MINUTE)
-    assert standing(inbox) == []
-    assert inbox.hear("b", request(), NOON + 2 * MINUTE) is WebhookStatus.QUEUED
-
-
-def test_what_is_queued_when_its_mark_goes_is_withdrawn(inbox: RequestQueue) -> None:
-    inbox.hear("a", request(), NOON)
-    compare(inbox, 8, at=NOON + MINUTE)
-    assert [(entry.request.version, entry.state) for entry in inbox.last(2)] == [
-        ("8", RequestState.QUEUED),
-        ("7", RequestState.WITHDRAWN),
+@given(st.lists(st.integers(0, 3), max_size=3 * KEPT))
+def test_whatever_is_shown_one_request_stands_and_the_log_stays_small(marked: list[int]) -> None:
+    log = looks(*marked)
+    assert [each.request.version for each in log.entries if each.standing] == [
+        str(each) for each in marked[-1:] if each
     ]
+    numbers = [each.number for each in log.entries]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) <= KEPT
 
 
-def test_who_waits_stays_when_the_alias_goes_on(inbox: RequestQueue) -> None:
-    inbox.hear("a", request(), NOON)
-    compare(inbox, 8, at=NOON + MINUTE, policy=QueuePolicy.WAIT)
-    assert [entry.request.version for entry in standing(inbox)] == ["7", "8"]
+def test_what_was_answered_for_survives_the_process_and_has_one_owner(tmp_path: Path) -> None:
+    with RequestFile(tmp_path) as first:
+        first.write(looks(7, state=RequestState.STARTED))
+        with pytest.raises(Refused, match="another `tidegate serve`"):
+            RequestFile(tmp_path)
+    with RequestFile(tmp_path) as again:
+        assert shown(again.log) == [("7", "started", True)]
+    (tmp_path / "requests.json").write_text("{}}")
+    with pytest.raises(Refused, match="cannot be read; remove it"):
+        RequestFile(tmp_path)
 
 
-@given(messages=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), max_size=25))
-def test_whatever_comes_each_version_stands_once_in_the_order_of_arrival(
-    tmp_path_factory: pytest.TempPathFactory, messages: list[tuple[int, int]]
-) -> None:
-    inbox = RequestQueue(tmp_path_factory.mktemp("inbox") / "inbox.db")
-    expected: list[str] = []
-    heard: set[int] = set()
-    for id, version in messages:
-        taken = inbox.hear(str(id), request(version), NOON)
-        assert (taken is WebhookStatus.REPLAYED) == (id in heard)
-        if id not in heard and str(version) not in expected:
-            assert taken is WebhookStatus.QUEUED
-            expected.append(str(version))
-        heard.add(id)
-    assert [entry.request.version for entry in standing(inbox)] == expected
-    inbox.close()
-
-
-def entry(
-    version: int = 7, state: RequestState = RequestState.QUEUED, *, since: datetime = NOON, **more: object
-) -> QueuedRequest:
-    request = DeliveryRequest(model="support-llm", version=str(version), alias="challenger")
-    return QueuedRequest.model_validate({"number": version, "request": request, "since": since, "state": state, **more})
-
-
-def delivery(version: int = 7, *, started: datetime = NOON, id: str = "d", ended: bool = False) -> DeliverySummary:
-    return DeliverySummary(
-        id=id,
-        name="support-llm",
-        version=str(version),
-        champion="1",
-        started=started,
-        ended=started + MINUTE if ended else None,
-        host="here",
-        pid=1,
-        heartbeat=started,
-    )
-
-
-def test_a_delivery_that_runs_keeps_its_entry() -> None:
-    assert lapsed([entry(7, RequestState.STARTED)], set(), NOON + MINUTE, QueuePolicy.NEWEST) == []
-
-
-def test_a_look_at_the_registry_says_nothing_of_marks_that_were_set_after_it() -> None:
-    assert lapsed([entry(7, since=NOON + MINUTE)], set(), NOON, QueuePolicy.NEWEST) == []
+def entry(**more: object) -> QueuedRequest:
+    return QueuedRequest.model_validate({"number": 1, "request": request(7), "since": NOON, **more})
 
 
 def test_one_that_began_and_ended_just_before_we_heard_of_the_request_answers_it() -> None:
-    found = delivery(started=NOON - SLACK, ended=True)
+    began = NOON - SLACK
+    found = DeliverySummary(
+        id="d",
+        name="support-llm",
+        version="7",
+        champion="1",
+        started=began,
+        ended=began + MINUTE,
+        host="here",
+        pid=1,
+        heartbeat=began,
+    )
     assert answer(entry(), [found], ()) == found
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 
-from pipelines.requests import DeliveryRequest, QueuedRequest, QueuePolicy, RequestState
-from pipelines.triggers.queue import RequestQueue
+from pipelines.requests import QueuedRequest, RequestState
+from pipelines.triggers.queue import RequestFile
 from pipelines.triggers.reconciler import Reconciler
 from registry.model import DeliverySummary
 from tidegate.core.errors import OutsideError
@@ -20,19 +20,23 @@ from tidegate.testing import FakeClock
 class Ground:
     """A reconciler and its world; a moment passes before each look."""
 
-    def __init__(self, folder: Path, policy: QueuePolicy = QueuePolicy.NEWEST) -> None:
+    def __init__(self, folder: Path) -> None:
         self.clock = FakeClock()
         self.marks, self.ledgers, self.starter = FakeMarks(), FakeLedgers(), FakeStarter(self._opens)
-        self.inbox = RequestQueue(folder / "inbox.db")
+        self.folder, self.file = folder, RequestFile(folder)
         self.said: list[str] = []
         self.opens = True
-        self.policy = policy
-        self.restart()
+        self.begin()
+
+    def begin(self) -> None:
+        world = (self.file, self.marks, self.ledgers, self.starter, self.clock)
+        self.reconciler = Reconciler("support-llm", "challenger", timedelta(seconds=30), *world, self.said.append)
 
     def restart(self) -> None:
         """The process of before is gone; its files are not."""
-        every, world = timedelta(seconds=30), (self.inbox, self.marks, self.ledgers, self.starter, self.clock)
-        self.reconciler = Reconciler("support-llm", "challenger", self.policy, every, *world, self.said.append)
+        self.file.__exit__()
+        self.file = RequestFile(self.folder)
+        self.begin()
 
     async def look(self) -> None:
         self.clock.elapsed += 60
@@ -40,10 +44,8 @@ class Ground:
         self.clock.elapsed += 60
 
     def request(self, version: int) -> None:
-        """As a webhook brings it; the registry shows it too."""
-        self.marks.versions |= {str(version)}
-        made = DeliveryRequest(model="support-llm", version=str(version), alias="challenger")
-        self.inbox.hear(f"m{self.clock.elapsed}-{version}", made, self.clock.now())
+        """Somebody sets the alias."""
+        self.marks.means = {"challenger": str(version)}
 
     def delivery(self, version: int, id: str) -> None:
         """Somebody opens one."""
@@ -62,14 +64,14 @@ class Ground:
 
     @property
     def states(self) -> dict[str, RequestState]:
-        return {entry.request.version: entry.state for entry in reversed(self.inbox.last(99))}
+        return {entry.request.version: entry.state for entry in self.file.log.entries}
 
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Iterator[Ground]:
     made = Ground(tmp_path)
     yield made
-    made.inbox.close()
+    made.file.__exit__()
 
 
 async def test_a_request_is_started_and_over_when_its_delivery_is(ground: Ground) -> None:
@@ -80,13 +82,6 @@ async def test_a_request_is_started_and_over_when_its_delivery_is(ground: Ground
     await ground.look()
     assert (ground.starter.started, ground.states) == (["7"], {"7": RequestState.OVER})
     assert ground.said[-1] == "models:/support-llm/7@challenger: over: delivery d7: delivered"
-
-
-async def test_a_webhook_that_was_lost_is_made_up_for_by_looking(ground: Ground) -> None:
-    await ground.look()
-    ground.marks.versions = frozenset({"7"})
-    await ground.look()
-    assert ground.starter.started == ["7"]
 
 
 async def test_the_ledger_is_asked_only_while_a_request_is_open(ground: Ground) -> None:
@@ -112,6 +107,7 @@ async def test_nothing_starts_while_a_delivery_of_the_model_runs_no_matter_who_s
 
 
 async def test_the_same_version_delivered_by_somebody_else_is_not_started_again(ground: Ground) -> None:
+    await ground.look()
     ground.delivery(7, "theirs")
     ground.request(7)
     await ground.look()
@@ -123,7 +119,7 @@ async def test_the_same_version_delivered_by_somebody_else_is_not_started_again(
 async def test_an_old_alias_whose_version_was_delivered_before_starts_nothing(ground: Ground) -> None:
     ground.delivery(7, "yesterday")
     ground.ends("yesterday")
-    ground.marks.versions = frozenset({"7"})
+    ground.request(7)
     await ground.look()
     assert (ground.starter.started, ground.states) == ([], {"7": RequestState.OVER})
 
@@ -133,7 +129,7 @@ async def test_an_alias_that_is_set_again_starts_again(ground: Ground) -> None:
     await ground.look()
     ground.ends("d7")
     await ground.look()
-    ground.marks.versions = frozenset()
+    ground.marks.means = {}
     await ground.look()
     ground.request(7)
     await ground.look()
@@ -147,19 +143,7 @@ async def test_of_those_that_come_meanwhile_only_the_newest_is_delivered(ground:
     ground.ends("d7")
     await ground.look()
     assert ground.starter.started == ["7", "9"]
-    assert ground.states == {"7": RequestState.OVER, "8": RequestState.SUPERSEDED, "9": RequestState.STARTED}
-
-
-async def test_or_each_in_turn(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, QueuePolicy.WAIT)
-    for version in (7, 8, 9):
-        ground.request(version)
-        await ground.look()
-    for id in ("d7", "d8", "d9"):
-        ground.ends(id)
-        await ground.look()
-    assert ground.starter.started == ["7", "8", "9"]
-    ground.inbox.close()
+    assert ground.states == {"7": RequestState.OVER, "8": RequestState.WITHDRAWN, "9": RequestState.STARTED}
 
 
 async def test_a_delivery_that_never_opens_is_tried_three_times(ground: Ground) -> None:

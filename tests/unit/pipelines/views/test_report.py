@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
-from fakes.delivery.records import REGIONS, START, Delivery, bad_answers, delivered, interrupted, slow, users
+from fakes.delivery.records import REGIONS, START, Delivery, bad_answers, delivered, slow, users
 from fakes.html import Read
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import state_of
 from pipelines.views.report import DeliveryRecord, during, per_version, render_report, side_by_side
-from pipelines.views.section import LEFT, RIGHT, TITLE, WEIGHTS, timeline, waits
+from pipelines.views.section import LEFT, RIGHT, TITLE, WEIGHTS, ticked, timeline, waits
 from pipelines.views.wording import headline
 from registry.model import Event
 
@@ -61,10 +62,12 @@ def test_what_others_wrote_is_escaped() -> None:
     assert "&lt;script&gt;" in html
 
 
-def test_a_page_behind_others_leads_back_to_them() -> None:
-    alone = render_report([record(interrupted())], records=[], title="Alone")
-    assert not any(each in alone for each in ("<nav>", 'href="#d1"'))
-    assert '<a href="../">' in render_report([record(interrupted())], records=[], title="Behind", back="../")
+@given(st.text(alphabet="`<a& \r"))
+def test_what_stands_between_backticks_is_code_and_nothing_else_is_lost(text: str) -> None:
+    html = ticked(text)
+    assert html.count("<code>") == html.count("</code>") == text.count("`") // 2
+    words = html.replace("<code>", "").replace("</code>", "")
+    assert unescape(words).replace("`", "") == text.replace("`", "")
 
 
 def test_a_delivery_that_never_shared_users_says_so_instead_of_comparing(three: str) -> None:

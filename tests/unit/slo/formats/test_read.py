@@ -58,8 +58,6 @@ spec:
     - {target: 0.99, ratioMetrics: *counts}
 """
 
-PLUGIN = "{chain: [{id: sloth.dev/contrib/denominator_corrected_rules/v1, priority: 5}]}"
-
 
 def one(text: str) -> SloGroup:
     (group,) = read(text, file="slos.yaml")
@@ -78,12 +76,6 @@ def test_a_window_is_the_documents_own_or_the_default() -> None:
 def test_a_text_has_as_many_groups_as_documents() -> None:
     text = f"---\n{PLAIN}\n---\n# nothing here\n---\n{OBJECT}---\n{OPENSLO}"
     assert [group.spec for group in read(text, file="a")] == ["prometheus/v1", "sloth.slok.dev/v1", "openslo/v1alpha"]
-
-
-def test_a_denominator_is_corrected_for_a_group_or_for_one_slo() -> None:
-    assert not one(PLAIN).slos[0].denominator_corrected
-    assert one(f"{PLAIN}slo_plugins: {PLUGIN}").slos[0].denominator_corrected
-    assert one(f"{PLAIN}    plugins: {PLUGIN}").slos[0].denominator_corrected
 
 
 def test_labels_are_texts_however_yaml_reads_them() -> None:
