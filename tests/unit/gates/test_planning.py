@@ -285,7 +285,7 @@ def test_larger_golden_sets_see_smaller_drops_but_none_within_the_margin() -> No
     ("terms", "users", "changes"),
     [
         (AnalysisPlan(latency=LatencyGate()), 8, {"within", "percent"}),
-        (AnalysisPlan(judge=ScoresGate()), 8, {"within", "pairs_per_second"}),
+        (AnalysisPlan(judge=ScoresGate(max_drop=0.05)), 8, {"within", "pairs_per_second"}),
         (AnalysisPlan(burn_rate=BurnRateGate(objective=0.99, min_events=1000)), 8, {"within", "percent"}),
         # Half of them would be too few still.
         (AnalysisPlan(errors=ErrorsGate(max_increase=0.02)), 0.2, {"within"}),

@@ -76,8 +76,8 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
 
 def test_every_file_that_a_spec_names_is_kept_with_its_delivery(tmp_path: Path) -> None:
-    judge = "judge: {endpoint: 'https://judge.example/v1', model: m, control: {labels: labels.jsonl}}"
-    text = SPEC.format(prompts="prompts.txt").replace("errors: {}", f"errors: {{}}, {judge}")
+    asked = "harness: {kind: command, run: [./judge], files: [asked.jsonl]}"
+    text = SPEC.format(prompts="prompts.txt").replace("errors: {}", f"errors: {{}}, {asked}")
     spec = parse_spec(text, Delivery, file="d.yaml")
     _, kept = laid_out(tmp_path / "d.yaml", spec)
-    assert sorted(kept) == ["d.yaml", "labels.jsonl", "prompts.txt"]
+    assert sorted(kept) == ["asked.jsonl", "d.yaml", "prompts.txt"]
