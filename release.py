@@ -16,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import metadata
 from pathlib import Path
 from zipfile import ZipFile
 
 from engine_images.sbom import installed_packages, sbom_of_application
 from tidegate import __version__
-from tidegate.core.adapters.extras import extras, install_command
+from tidegate.core.adapters.extras import install_command
 from tidegate.core.errors import Refused, TidegateError
 
 ROOT = Path(__file__).parent
@@ -131,7 +132,7 @@ def build(dist: Path, tree: Path) -> None:
     refuse_incomplete(_wheel(dist))
     with tempfile.TemporaryDirectory(prefix="tidegate-check-") as name:
         try_core(environment_with(Path(name) / "core", str(_wheel(dist))), ROOT / "examples")
-        for extra in sorted(extras()):
+        for extra in sorted(metadata("tidegate").get_all("Provides-Extra") or ()):
             _run(UV, "pip", "install", "--quiet", "--dry-run", "--python", Path(name) / "core/bin/python",
                  "--constraints", ROOT / "requirements.lock", f"{_wheel(dist)}[{extra}]")  # fmt: skip
     print(f"{', '.join(path.name for path in _artifacts(dist))}: the core runs alone, every extra resolves")
@@ -145,9 +146,9 @@ def refuse_incomplete(wheel: Path) -> None:
     """
     with ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        metadata = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
+        described = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
     lacks = [f"{package}/py.typed" for package in PACKAGES if f"{package}/py.typed" not in names]
-    head, _, readme = metadata.partition("\n\n")
+    head, _, readme = described.partition("\n\n")
     fields = {line.partition(":")[0] for line in head.splitlines()}
     lacks += sorted({"Summary", "License-Expression", "Requires-Python", "Classifier", "Provides-Extra"} - fields)
     lacks += [] if readme.startswith("# tidegate") else ["the README"]

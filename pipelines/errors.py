@@ -2,7 +2,6 @@
 
 Stopped            a stage said no; carries the ending and the reason
 PlanRefused (2)    the plan could never reach a verdict
-PlanOutdated (2)   the spec or a model version has changed since the plan was made
 NotAsPlanned (5)   spec, kept file, evidence or plan are not those with which the delivery was opened
 DeliveryRuns (2)   another delivery of this model is on its way
 NoImage (2)        a version that clusters shall serve was not pushed as an image
@@ -40,10 +39,6 @@ class PlanRefused(Refused):
         """`proposals` are changes of the spec, each of which alone would do."""
         super().__init__(message, hint=hint)
         self.proposals = tuple(proposals)
-
-
-class PlanOutdated(Refused):
-    """What the plan rests on has changed since it was made; nothing was touched."""
 
 
 class NotAsPlanned(NotGenuine):

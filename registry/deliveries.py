@@ -159,7 +159,7 @@ class MlflowDeliveries:
         """
         return self._ledger(self._run(delivery), writer=uuid4().hex[:8], carries=carries)
 
-    def take_over(self, delivery: str, *, patience: timedelta = timedelta(0), key: str | None = None) -> MlflowLedger:
+    def take_over(self, delivery: str) -> MlflowLedger:
         """Carry on a delivery; processes that carried it before are refused whatever they write from now on.
 
         MLflow lets nobody set a parameter again: of several, one gets the next number.
@@ -169,7 +169,7 @@ class MlflowDeliveries:
             UnknownDelivery: no ledger has that id.
         """
         before, known = self._given_up(delivery)
-        said = self._carrier(patience, key)
+        said = self._carrier(timedelta(0), None)
         if self._store.claim(delivery, f"{tag.OWNER_PREFIX}{len(claims_of(before)) + 1:04}", said) != said:
             raise Refused(
                 f"delivery {delivery} of {known.name} is being carried on by another process",

@@ -108,7 +108,7 @@ def find_layout(uri: str, address: str, listed: Mapping[str, int]) -> Survey:
     if len(outer) > 1:
         raise UnfitModel(
             f"{uri}: {len(outer)} folders could be served, such as {outer[0] or 'the top'} and {outer[1]}",
-            hint="add the one that you mean: runs:/RUN/PATH",
+            hint="register the one that you mean: mlflow.register_model('runs:/RUN/PATH', NAME)",
         )
     [folder] = folders = outer
     if not any(_joined(folder, name) in listed for name in TOKENIZERS):

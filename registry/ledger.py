@@ -63,7 +63,6 @@ class MlflowLedger:
         self.delivery, self.owner = self.run.id, owner_of(self.run)
         self._record = read_record(self.run.tags)
         self._next = self._record.next_number
-        self._title = f"{self.run.tags[tag.MODEL]} {self.run.tags[tag.VERSION]}"
 
     @property
     def known(self) -> list[Event]:
@@ -76,7 +75,7 @@ class MlflowLedger:
         return heads_of(self._record.entries)
 
     def append(self, event: Event) -> None:
-        """Write the event, the list's tags and the story in one request, before this returns.
+        """Write the event and the list's tags in one request, before this returns.
 
         Raises:
             DeliveryLost: another process has closed this delivery.
@@ -144,7 +143,7 @@ class MlflowLedger:
         The run's status goes last: the one who finds it RUNNING knows that closing is not finished.
         """
         self._catch_up(self._check_ours())
-        story = describe(self._title, self._record.events, outcome, reason)
+        story = describe(f"{self.run.tags[tag.MODEL]} {self.run.tags[tag.VERSION]}", outcome, reason)
         # Cut: MLflow keeps 8000 characters of a tag, and older stores 5000.
         told = {tag.OUTCOME: outcome, tag.STATE: outcome, tag.REASON: reason[:TAG_CHARACTERS], tag.NOTE: story}
         self.store.log(self.delivery, tags=told)
@@ -155,10 +154,8 @@ class MlflowLedger:
         self.store.end_run(self.delivery, ENDINGS[outcome][0], ended=round(self.clock.now().timestamp() * 1000))
 
     def _insist(self, entry: ChainEntry) -> None:
-        """Write it, with what lists and the story show of it; until that is known, it is what is written next."""
-        events = self._record.events
-        told = events if entry.link.event in events else [*events, entry.link.event]
-        tags = entry_tags(entry) | summary_tags(self._title, told)
+        """Write it, with what lists show of it; until that is known, it is what is written next."""
+        tags = entry_tags(entry) | summary_tags(entry.link.event)
         if self.carries:
             tags[tag.HEARTBEAT] = self.clock.now().isoformat()
         self._unsure = entry

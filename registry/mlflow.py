@@ -41,10 +41,8 @@ PAUSE_SECONDS = 1.0
 """Before a call is repeated for the first time; twice as long before each of the next."""
 MOST_FILES = 10_000
 """Of a version or a delivery, its folders included."""
-PACKAGES = {
-    "s3": ("boto3",), "gs": ("google.cloud.storage",), "wasbs": ("azure.storage.blob", "azure.identity"),
-}  # fmt: skip
-"""By which an object store is asked, by the scheme of its addresses; an extra of tidegate brings them."""
+OBJECT_STORES = ("s3", "gs", "wasbs")
+"""Schemes of addresses that the clients of their providers read; an extra of tidegate brings each."""
 LOGGERS = ("boto3", "botocore", "s3transfer", "google", "azure", "msal", "urllib3")
 """That write tokens, keys and signed addresses below a warning."""
 CREDENTIALS = (
@@ -276,18 +274,16 @@ class MlflowStore:
             self.client.set_model_version_tag(name, version, key, value)
 
     @_asks(once=True)
-    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
-        kind, _, path = source.partition(":/")
-        known = {"run_id" if kind == "runs" else "model_id": path.partition("/")[0]}
-        if kind == "models":
-            self.client.finalize_logged_model(path, "READY")
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str]) -> str:
+        logged = source.removeprefix("models:/")
+        self.client.finalize_logged_model(logged, "READY")
         # Every version but the first finds its model there.
         with by.refused_by(by.EXISTS):
             self.client.create_registered_model(name)
         with nullcontext() if is_server(self.uri) else by.as_global_store(self.uri):
             # Only Databricks makes one later than it says.
             made = self.client.create_model_version(
-                name, source, tags=dict(tags), description=description, await_creation_for=0, **known
+                name, source, tags=dict(tags), await_creation_for=0, model_id=logged
             )
         return str(made.version)
 
@@ -346,7 +342,7 @@ class MlflowStore:
     @contextmanager
     def _there(self, address: str) -> Iterator[ArtifactRepository]:
         """What reads and writes there; what the client of an object store raises is said in one line."""
-        if not clients_of(address):
+        if urlsplit(address).scheme not in OBJECT_STORES:
             yield self._repository(address)
             return
         for name in LOGGERS:
@@ -391,13 +387,8 @@ def _to_run(run: entities.Run) -> StoredRun:
 def _to_version(found: MlflowVersion) -> StoredVersion:
     # MLflow does not say the logged model besides.
     _, of_model, logged = (found.source or "").rpartition("models:/")
-    known = {"run": found.run_id or "", "logged": logged if of_model and "/" not in logged else ""}
-    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), **known)
-
-
-def clients_of(address: str) -> tuple[str, ...]:
-    """The packages that read what lies there, of those that not everybody has."""
-    return PACKAGES.get(urlsplit(address).scheme, ())
+    known = logged if of_model and "/" not in logged else ""
+    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), logged=known)
 
 
 def _refuse_leading_out(address: str, path: str) -> None:

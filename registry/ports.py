@@ -102,10 +102,9 @@ class Store(Protocol):
     def tag_version(self, name: str, version: str, tags: Mapping[str, str]) -> None:
         """Write tags on a version, in this order."""
 
-    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
-        """Make files the next version of the registered model, which is made when there is none; returns its number.
-
-        They are those of `PendingFiles.source`, which are ready then, or of `runs:/RUN/PATH`.
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str]) -> str:
+        """Make files, by `PendingFiles.source`, the next version of the registered model, which is made when there is
+        none; returns its number.
         """
 
     def begin_files(self, experiment: str, name: str, kind: str) -> PendingFiles:

@@ -1,10 +1,10 @@
-"""A delivery as its MLflow run has it: who carries it, its events as tags, and the story that MLflow's UI shows."""
+"""A delivery as its MLflow run has it: who carries it, and its events as tags."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -16,7 +16,7 @@ from registry.chain import Believed, ChainEntry, ChainFinding, entry_of, examine
 from registry.errors import LedgerForged
 from registry.model import DeliverySummary, Event, StepId, StoredRun
 from tidegate.core.model import Value
-from tidegate.core.text import code_cell, foreign, table_cell
+from tidegate.core.text import foreign, table_cell
 
 TAG_CHARACTERS = 4000
 """MLflow cuts a run's tag at 8000 characters without a word, and older stores at 5000."""
@@ -30,8 +30,6 @@ ENDINGS = {
     "interrupted": ("KILLED", "was interrupted"),
 }
 """Each outcome, as MLflow's list of runs shows it, and in words."""
-STORY_CHARACTERS = 7500
-"""Of the description, which is a tag as well; below the 8000 at which MLflow cuts."""
 
 _PART = re.compile(re.escape(tag.EVENT_PREFIX) + r"(\d+)\.(\d+)of(\d+)(?:\.(\w+))?")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]", re.ASCII)
@@ -168,38 +166,13 @@ def metric_name(name: str) -> str:
     return _NOT_IN_NAMES.sub(".", name)
 
 
-def describe(title: str, events: Sequence[Event], outcome: str = "", reason: str = "") -> str:
-    """The delivery's story in Markdown, newest event last, short enough for one tag; how it ended is said first.
-
-    When it grows too long, events after the first are left out, the oldest of them first.
-    """
-    state = f"{ENDINGS[outcome][1]}: {reason[:1000]}" if outcome else "is being delivered"
-    head = f"**{table_cell(f'{title} {state}')}**\n\n| time (UTC) | step | | |\n|---|---|---|---|\n"
-    rows = [_row(event) for event in events]
-    first, room = rows[:1], STORY_CHARACTERS - len(head) - sum(map(len, rows[:1])) - 100
-    last: list[str] = []
-    for row in reversed(rows[1:]):
-        room -= len(row)
-        if room < 0:
-            break
-        last.insert(0, row)
-    left_out = len(rows) - len(first) - len(last)
-    gap = f"| | | | *{left_out} events left out here; all are in the tags and in events.jsonl* |\n" if left_out else ""
-    return head + "".join([*first, gap, *last])
+def describe(title: str, outcome: str, reason: str) -> str:
+    """How the delivery ended, in one sentence of Markdown, as the run's description."""
+    return f"**{table_cell(f'{title} {ENDINGS[outcome][1]}: {reason[:1000]}')}**\n"
 
 
-def summary_tags(title: str, events: Sequence[Event]) -> dict[str, str]:
-    """Everything besides the event itself that changes when one is appended."""
-    last = events[-1]
-    region = StepId.parsed(last.step).region
-    there = {tag.REGION_PREFIX + region: f"{last.step} {last.kind}"} if region else {}
-    return {tag.LAST_STEP: last.step, tag.NOTE: describe(title, events), **there}
-
-
-def _row(event: Event) -> str:
-    message = table_cell(event.message[:300])
-    kind = f"**{event.kind}**" if event.kind in ("verdict", "failed", "closed") else table_cell(event.kind)
-    outcome = event.data.get("outcome") if event.kind == "verdict" else None
-    gate = table_cell(str(event.data.get("gate")))
-    told = f"{gate}: **{table_cell(str(outcome))}**, {message}" if outcome else message
-    return f"| {event.at:%H:%M:%S} | {code_cell(event.step)} | {kind} | {told} |\n"
+def summary_tags(event: Event) -> dict[str, str]:
+    """What lists of runs show of the last event."""
+    region = StepId.parsed(event.step).region
+    there = {tag.REGION_PREFIX + region: f"{event.step} {event.kind}"} if region else {}
+    return {tag.LAST_STEP: event.step, **there}

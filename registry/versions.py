@@ -23,7 +23,6 @@ from registry.files import (
     compare,
     digest_file,
     digest_files,
-    find_layout,
     places_in,
     read_sums,
     whole_digest,
@@ -40,7 +39,6 @@ MOST_NAMES = 10
 """Models, or versions of one, that a message names."""
 PROXIED, ARTIFACTS_API = "mlflow-artifacts", "/api/2.0/mlflow-artifacts/artifacts"
 """The scheme of artifacts that the tracking server hands out itself, and where it does."""
-_RUN = re.compile(r"runs:/+(?P<run>[0-9A-Za-z][\w-]*)(?:/(?P<path>.*))?", re.ASCII)
 _ADDRESS = re.compile(r"[a-z0-9-]{2,}:/")
 
 
@@ -114,49 +112,34 @@ class MlflowRegistry:
         aliases = self._aliases(name)
         return [_version_of(each, aliases) for each in self._store.versions(name)]
 
-    def add(
-        self,
-        name: str,
-        source: str,
-        *,
-        alias: str | None = None,
-        description: str | None = None,
-    ) -> ModelVersion:
+    def add(self, name: str, source: str, *, alias: str | None = None) -> ModelVersion:
         """Make a model's next version of `source`; a version's number or alias names one that is there, and is adopted.
 
         Args:
             name: of the registered model.
-            source: a folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
+            source: a folder, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
             alias: for the version.
-            description: of a new version.
 
         Raises:
             UnfitModel: what lies there is not served.
             RegistryError: the hub or the store did not do its part.
-            UsageError: there is no such source, or an argument is wrong, or of no use with it.
+            UsageError: there is no such source, or an argument is wrong.
         """
         if alias is not None:
             tag.refuse_alias(alias)
         if re.fullmatch(r"[\w-]+", source) and (is_version_number(source) or not Path(source).exists()):
-            if description is not None:
-                raise UsageError(
-                    "--description is for a new version", hint=f"write ./{source} for a folder of that name"
-                )
             version = self.adopt(name, source)
         elif hub := PLACE.fullmatch(source):
             require("huggingface_hub")
             uri, folder, files = fetch_from_hub(hub["repository"], hub["revision"] or "main")
-            version = self.register(name, folder, description=description, files=files, tags={tag.SOURCE: uri})
-        elif (run := _RUN.fullmatch(source)) and ".." not in source.split("/"):
-            path = (run["path"] or "").strip("/")
-            version = self._add_run(name, run["run"], path, description=description)
+            version = self.register(name, folder, files=files, tags={tag.SOURCE: uri})
         elif _ADDRESS.match(source):
             raise UsageError(
                 f"`{source}` is no source of a model version",
-                hint="write a folder, runs:/RUN/PATH or hf://ORGANISATION/NAME@REVISION",
+                hint="write a folder, hf://ORGANISATION/NAME@REVISION, or the number of a version that MLflow has",
             )
         else:
-            version = self.register(name, Path(source), description=description)
+            version = self.register(name, Path(source))
         if alias is None:
             return version
         self.set_alias(name, alias, version.version)
@@ -167,7 +150,6 @@ class MlflowRegistry:
         name: str,
         folder: Path,
         *,
-        description: str | None = None,
         alias: str | None = None,
         files: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
@@ -179,7 +161,6 @@ class MlflowRegistry:
         Args:
             name: of the registered model.
             folder: with all files.
-            description: for people.
             alias: that the version gets.
             files: the digests of the folder's files, where somebody has read them already.
             tags: to write on the version besides.
@@ -194,23 +175,10 @@ class MlflowRegistry:
         size = sum((folder / path).stat().st_size for path in files)
         pending = upload(self._store, name, folder, files, architecture)
         told = {**(tags or {}), tag.SIZE: str(size), tag.DIGEST: whole_digest(files)}
-        number = self._store.add_version(name, pending.source, tags=told, description=description)
+        number = self._store.add_version(name, pending.source, tags=told)
         if alias is not None:
             self.set_alias(name, alias, number)
         return self.resolve(name, number)
-
-    def _add_run(self, name: str, run: str, path: str, *, description: str | None) -> ModelVersion:
-        """Make what a run logged the next version of `name`. Its files are read once, and stay where they are."""
-        tag.refuse_name(name)
-        source = f"runs:/{run}/{path}".rstrip("/")
-        found = self._store.run(run)
-        listed = self._store.listed(found.file(path)) if found else {}
-        if not listed:
-            why = "no file lies there" if found else f"there is no such run in {redacted(self._store.uri)}"
-            raise UsageError(f"{source}: {why}", hint="another store: MLFLOW_TRACKING_URI")
-        find_layout(source, "", listed)
-        number = self._store.add_version(name, source, tags={}, description=description)
-        return self.adopt(name, number)
 
     def set_alias(self, name: str, alias: str, version: str) -> None:
         """Point `alias` at `version`, wherever it pointed before.

@@ -26,11 +26,7 @@ Documents = Mapping[Path, Sequence[tuple[SloGroup, tuple[RuleGroup, ...]]]]
 
 
 def rule_documents(
-    source: Path,
-    options: RuleOptions,
-    *,
-    period: timedelta,
-    windows_path: Path | None = None,
+    source: Path, options: RuleOptions, *, period: timedelta, windows_path: Path | None = None
 ) -> Documents:
     """Every document of every file in order, as rules.
 

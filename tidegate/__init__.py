@@ -1,11 +1,10 @@
 """Progressive delivery for LLMs: from the registry to every region, and back by itself when it is worse.
 
     spec = tidegate.load_spec("delivery.yaml")
-    plan = tidegate.plan(spec, version="7")
     async with tidegate.connect(spec) as backends:
-        result = await tidegate.deliver(plan, backends, listeners=[print])
+        result = await tidegate.deliver(backends, version="7", listeners=[print])
 
-`tidegate.gates` judges evidence of one's own; `tidegate.testing` (needs pytest) tests fleets of one's own.
+The package `gates` judges evidence of one's own; `tidegate.testing` (needs pytest) tests fleets of one's own.
 """
 
 import sys
@@ -18,7 +17,7 @@ _NAMES = {
     "gates.adapters.prometheus": "PrometheusSource",
     "gates.model": "ArmKey GateOutcome Verdict",
     "gates.ports": "EvidenceSource",
-    "pipelines.errors": "NotAsPlanned PlanOutdated PlanRefused",
+    "pipelines.errors": "NotAsPlanned PlanRefused",
     "pipelines.model": "Ending Plan PlanStep Result",
     "pipelines.ports": "Chat ChatAnswer EngineProvider Fleet Ledger Tokenizer",
     "pipelines.spec.delivery": "Delivery",
@@ -35,15 +34,13 @@ _NAMES = {
 }
 _HOME = {name: (module, name) for module, names in _NAMES.items() for name in names.split()}
 _HOME["DeliveryEvent"] = ("registry.model", "Event")
-_SUBMODULES = ("gates", "testing")
-
-__all__ = sorted([*_HOME, *_SUBMODULES])  # noqa: PLE0605  # `__init__.pyi` has them one by one
+__all__ = sorted([*_HOME, "testing"])  # noqa: PLE0605  # `__init__.pyi` has them one by one
 
 
 def __getattr__(name: str) -> object:
     """Import what is asked for when it is first used: the command line starts without all of it."""
-    if name in _SUBMODULES:
-        return import_module(f"tidegate.{name}")
+    if name == "testing":
+        return import_module("tidegate.testing")
     if name not in _HOME:
         raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
     module, attribute = _HOME[name]

@@ -6,7 +6,6 @@ from gates.model import GateOutcome as GateOutcome
 from gates.model import Verdict as Verdict
 from gates.ports import EvidenceSource as EvidenceSource
 from pipelines.errors import NotAsPlanned as NotAsPlanned
-from pipelines.errors import PlanOutdated as PlanOutdated
 from pipelines.errors import PlanRefused as PlanRefused
 from pipelines.model import Ending as Ending
 from pipelines.model import Plan as Plan
@@ -37,7 +36,6 @@ from rollouts.model import EngineSet as EngineSet
 from rollouts.model import RegionPhase as RegionPhase
 from rollouts.model import RegionState as RegionState
 from rollouts.model import Role as Role
-from tidegate import gates as gates
 from tidegate import testing as testing
 from tidegate.api import Connection as Connection
 from tidegate.api import connect as connect

@@ -1,7 +1,7 @@
 """What a program does with tidegate: what commands do, in an event loop of its own and without signals.
 
-`plan` decides, `connect` says what a delivery runs on, `deliver`, `resume`, `rollback` and `status` do what the
-commands of these names do.
+`connect` says what a delivery runs on; `plan`, `deliver`, `resume`, `rollback` and `status` do what the commands of
+these names do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import UsageError
 from tidegate.delivering import deliver as run_delivery
 from tidegate.delivering import resume as resume_delivery
-from tidegate.planning import settle
+from tidegate.planning import plan_for
 from tidegate.standing import status as read_status
 from tidegate.surroundings import Surroundings
 from tidegate.way_back import RollbackOutcome, take_back
@@ -57,7 +57,6 @@ def register(
     source: str | Path,
     *,
     alias: str | None = None,
-    description: str | None = None,
     state: str | Path | None = None,
     tracking_uri: str | None = None,
 ) -> ModelVersion:
@@ -65,9 +64,8 @@ def register(
 
     Args:
         name: of the registered model.
-        source: a Hugging Face folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
+        source: a Hugging Face folder, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.
         alias: for the version, such as `challenger`.
-        description: of a new version.
         state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
         tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
 
@@ -75,7 +73,7 @@ def register(
         UnfitModel: there is no folder that tidegate serves, or there are several.
     """
     registry = _surroundings(state, tracking_uri).registry
-    return registry.add(name, str(source), alias=alias, description=description)
+    return registry.add(name, str(source), alias=alias)
 
 
 def plan(
@@ -90,7 +88,7 @@ def plan(
     Raises:
         PlanRefused: a gate could not decide in the time of its stage.
     """
-    return settle(_surroundings(state, tracking_uri, spec), spec, version=version, adopts=False)
+    return plan_for(spec, _surroundings(state, tracking_uri, spec).registry, version=version, preview=True)
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,6 @@ class Connection:
 
     spec: Delivery
     at: Surroundings
-    users: bool = False
     running: set[asyncio.Task[Result]] = field(default_factory=set)
     """Deliveries of this program."""
 
@@ -121,8 +118,6 @@ async def connect(
     chat: Chat | None = None,
     tokenizer: Tokenizer | None = None,
     clock: Clock | None = None,
-    users: bool = False,
-    keep_fleet: bool = False,
     state: str | Path | None = None,
     tracking_uri: str | None = None,
 ) -> AsyncIterator[Connection]:
@@ -137,8 +132,6 @@ async def connect(
         chat: asks one engine; by its OpenAI-compatible API when None.
         tokenizer: what the registered files say a conversation's tokens are; by their chat template when None.
         clock: where time comes from.
-        users: play the users that `traffic` in the spec describes; on this machine only.
-        keep_fleet: leave up a fleet on this machine that this starts.
         state: the folder of this machine's state; TIDEGATE_STATE or `.tidegate` when None.
         tracking_uri: of MLflow; MLFLOW_TRACKING_URI, or a store in `state`, when None.
 
@@ -162,30 +155,34 @@ async def connect(
             )
             at = replace(at, own=own)
         elif isinstance(spec.fleet, LocalFleetSpec):
-            await stack.enter_async_context(host_of(spec, at.state, keep=keep_fleet))
-        yield Connection(spec, at, users)
+            await stack.enter_async_context(host_of(spec, at.state))
+        yield Connection(spec, at)
 
 
 async def deliver(
-    plan: Plan, backends: Connection, *, listeners: Sequence[Listener] = (), requester: Prover | None = None
+    backends: Connection,
+    version: str | None = None,
+    *,
+    listeners: Sequence[Listener] = (),
+    requester: Prover | None = None,
 ) -> Result:
-    """Deliver a version as planned, or roll it back.
+    """Deliver the version with that number or the one behind the alias `model.from`, or roll it back.
 
     A cancellation takes every region back first; a second one no longer waits for regions that do not answer.
 
     Args:
-        plan: from `plan`.
         backends: from `connect`.
+        version: its number.
         listeners: called with each event, in order, in a thread of their own.
         requester: proves who asks for the delivery, for approvals that need another person.
 
     Raises:
-        PlanOutdated: the spec, a file that it names, the champion or a version's files have changed since.
+        PlanRefused: a gate could not decide in the time of its stage.
         DeliveryRuns: another delivery of this model, or on this machine, is under way.
     """
     impatient = asyncio.Event()
-    how = Carrying(DeliveryDisplay(listeners), lambda: nullcontext(impatient), users=backends.users)
-    carried = run_delivery(backends.at, backends.spec, how, plan=plan, asker=requester)
+    how = Carrying(DeliveryDisplay(listeners), lambda: nullcontext(impatient))
+    carried = run_delivery(backends.at, backends.spec, how, version=version, asker=requester)
     return await _run(backends, carried, impatient)
 
 

@@ -23,7 +23,6 @@ from pipelines.adapters.fleets import require_contexts, running_host
 from pipelines.adapters.load.process import LocustLoads
 from pipelines.adapters.samples import LocalSamples
 from pipelines.adapters.services import readers_for
-from pipelines.adapters.stores import require_clients
 from pipelines.adapters.this_machine import (
     ON_THIS_MACHINE,
     SCRAPE_TIMEOUT,
@@ -51,6 +50,7 @@ from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
 from pipelines.views.metrics import families, served_metrics
 from registry.ledger import MlflowLedger
+from registry.model import DeliverySummary
 from rollouts.cluster.carrier import Carrier
 from rollouts.manifests.spec import ClusterFleetSpec
 from slo.kubernetes.pod_monitor import scrape_timeout
@@ -58,6 +58,7 @@ from tidegate.core.adapters.extras import require
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError, UsageError
 from tidegate.core.metrics import MetricSource, PresetName
+from tidegate.core.process import process_name
 from tidegate.planning import images_of, require_assessments
 from tidegate.surroundings import Surroundings
 
@@ -79,11 +80,33 @@ class Carried:
     spec: Delivery
     spec_file: str | None
     """Where the spec lies among the delivery's kept files; None when it could not be kept."""
-    carrier: Carrier
     asker: Prover | None = None
     """Proves who asks for this delivery; None where nobody does, or another process has."""
-    patience: timedelta = timedelta(0)
-    """Until the next process must be heard of; zero when this one carries the delivery to its end."""
+    known: DeliverySummary | None = None
+    """As another process opened it; None where this one has."""
+    hands_on: bool = False
+    """Other processes go on after this one."""
+
+    @property
+    def patience(self) -> timedelta:
+        """Until the next process must be heard of; zero when this one carries the delivery to its end."""
+        return timedelta(seconds=self.known.patience_seconds if self.known else 0)
+
+    @property
+    def carrier(self) -> Carrier:
+        """Who carries it: this process, alone or as one of several.
+
+        A trial goes on unattended at least as long as `patience`, the silence between two steps.
+        """
+        return Carrier(
+            token=self.ledger.owner,
+            who=process_name(),
+            over=self.ledger.over,
+            hands_on=self.hands_on,
+            continues=self.known is not None,
+            unattended_seconds=max(self.spec.fleet.unattended, self.patience).total_seconds(),
+            key=(self.known and self.known.key) or "",
+        )
 
     @property
     def folder(self) -> Path:
@@ -100,8 +123,6 @@ class Carrying:
     """Who may cancel what runs within the context; the event is set when they wait no longer for its end."""
     users: bool = False
     """It plays the users that the spec describes."""
-    keep_fleet: bool = False
-    """It leaves up a fleet that is started for this."""
     metrics: tuple[str, int] | None = None
     """Host and port at which the delivery's own numbers are served; None for nowhere."""
     closes: bool = False
@@ -196,7 +217,7 @@ async def _this_machine(carried: Carried, how: Carrying, metrics: str | None) ->
     at, spec = carried.at, carried.spec
     # First, because without the engine environment there is nothing to start a fleet for.
     engines = engine_provider(spec, at.state, at.registry)
-    async with host_of(spec, at.state, keep=how.keep_fleet) as host, fleet_heartbeat(host, carried.carrier):
+    async with host_of(spec, at.state) as host, fleet_heartbeat(host, carried.carrier):
         await host.load_rules(rules_of(spec))
         users = start_users(spec, spec.path.parent, at.state, host) if how.users else None
         written = at.state.traffic / f"{spec.metadata.name}.jsonl"
@@ -304,8 +325,6 @@ def preconditions(
     if at.own is None and not clusters:
         yield from here(lambda: asyncio.run(ready_machine()))
     yield from here(lambda: at.deliveries(leftovers=False).refuse_live(spec.model.name))
-    if not clusters:
-        yield from there(lambda: require_clients(at.registry, (plan.version, plan.champion)))
     yield from there(lambda: images_of(plan, spec, at.registry, at.images))
     yield from there(lambda: require_assessments(spec, plan, at.registry))
     yield from _reasons(Lies.RIGHTS, partial(refuse_unwritable, spec))

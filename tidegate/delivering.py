@@ -39,14 +39,13 @@ from registry.deliveries import MlflowDeliveries
 from registry.errors import StopAsked
 from registry.ledger import MlflowLedger
 from registry.model import DeliverySummary
-from rollouts.cluster.carrier import Carrier
 from rollouts.local.locks import end_lease, lend
 from tidegate.connect import Carried, Carrying, connect, preconditions, refuse
 from tidegate.core.clock import Clock, SystemClock
 from tidegate.core.errors import ExitCode, TidegateError
-from tidegate.core.process import note, process_name
+from tidegate.core.process import note
 from tidegate.core.threads import call_in_thread
-from tidegate.planning import plan_for, refuse_outdated, settle
+from tidegate.planning import plan_for, settle
 from tidegate.standing import leave_report
 from tidegate.surroundings import Surroundings
 
@@ -59,32 +58,21 @@ async def deliver(
     spec: Delivery,
     how: Carrying,
     *,
-    plan: Plan | None = None,
     version: str | None = None,
     asker: Prover | None = None,
 ) -> Result:
     """Deliver a version to every region, or roll it back; whoever interrupts it has it rolled back too.
 
-    By a `plan` that was made before, or by one for the `version` with that number, else for the one that the alias
-    points at. `asker` proves who asks for it.
+    The `version` with that number, else the one that the alias points at. `asker` proves who asks for it.
 
     Raises:
         TidegateError: nothing was begun: every reason of its preconditions, or MLflow is away.
-        PlanOutdated: what the plan rests on has changed since.
         DeliveryRuns: another one is under way.
     """
     # What this machine lacks is said at once; the rest takes a plan, which takes MLflow.
     await call_in_thread(lambda: refuse(preconditions(at, spec, users=how.users, asker=asker)))
-    preview = plan
-    if preview is None:
-        preview = await call_in_thread(plan_for, spec, at.registry, version=version, preview=True)
+    preview = await call_in_thread(plan_for, spec, at.registry, version=version, preview=True)
     await call_in_thread(lambda: refuse(preconditions(at, spec, preview, users=how.users, asker=asker)))
-
-    def settled() -> Plan:
-        if plan is None:
-            return settle(at, spec, version=version)
-        refuse_outdated(plan, spec, at.registry)
-        return plan
 
     def opened(plan: Plan) -> Carried:
         ledger, spec_file = open_ledger(at.deliveries(), spec, plan), None
@@ -92,10 +80,11 @@ async def deliver(
             spec_file = keep_spec(ledger, spec.path, spec)
         except TidegateError as error:
             note(f"the spec is not kept, so that `tidegate resume` will not be possible: {error}")
-        return Carried(at, ledger, plan, spec, spec_file, carrier_of(ledger, spec), asker)
+        return Carried(at, ledger, plan, spec, spec_file, asker)
 
     with delivery_lock(at.state.lock):
-        carried = await undisturbed(call_in_thread(opened, await call_in_thread(settled)), stops_after=True)
+        plan = await call_in_thread(settle, at, spec, version=version)
+        carried = await undisturbed(call_in_thread(opened, plan), stops_after=True)
         return await carry(carried, how, run_plan, _closed_unbegun)
 
 
@@ -248,31 +237,6 @@ def open_ledger(
     )
 
 
-def carrier_of(
-    ledger: MlflowLedger,
-    spec: Delivery,
-    *,
-    patience: timedelta = timedelta(0),
-    hands_on: bool = False,
-    continues: bool = False,
-    key: str = "",
-) -> Carrier:
-    """Name this process as who carries the delivery: alone, or as one of several.
-
-    `hands_on` says that others go on afterwards, `continues` that others carried it before as the same owner, `key`
-    with which it was opened. A trial goes on unattended at least as long as `patience`, the silence between two steps.
-    """
-    return Carrier(
-        token=ledger.owner,
-        who=process_name(),
-        over=ledger.over,
-        hands_on=hands_on,
-        continues=continues,
-        unattended_seconds=max(spec.fleet.unattended, patience).total_seconds(),
-        key=key,
-    )
-
-
 def attach(
     at: Surroundings, deliveries: MlflowDeliveries, ledger: MlflowLedger, known: DeliverySummary, *, hands_on: bool
 ) -> Carried:
@@ -290,20 +254,10 @@ def attach(
     spec = read_delivery(path, kept_below=own / SPEC)
     refuse_other_plan(plan, spec, prompts=len(golden_set(spec, path.parent)), delivery=ledger.delivery)
     bring_evidence(deliveries, ledger.delivery, own, vouched(events))
-    patience = timedelta(seconds=known.patience_seconds)
-    carrier = carrier_of(ledger, spec, patience=patience, hands_on=hands_on, continues=True, key=known.key or "")
-    return Carried(at, ledger, plan, spec, spec_file, carrier, patience=patience)
+    return Carried(at, ledger, plan, spec, spec_file, known=known, hands_on=hands_on)
 
 
-def take_over(
-    at: Surroundings,
-    deliveries: MlflowDeliveries,
-    delivery: str,
-    speaker: Speaker,
-    *,
-    patience: timedelta = timedelta(0),
-    key: str | None = None,
-) -> MlflowLedger:
+def take_over(at: Surroundings, deliveries: MlflowDeliveries, delivery: str, speaker: Speaker) -> MlflowLedger:
     """Make this process the one who carries the delivery, and write who says so, where somebody does.
 
     Raises:
@@ -313,7 +267,7 @@ def take_over(
     events = list(deliveries.events(delivery))
     hearing = Hearing(kept_spec(deliveries, delivery, events), delivery, events, at.identities, SystemClock())
     said = hearing.resumption(speaker)
-    ledger = deliveries.take_over(delivery, patience=patience, key=key)
+    ledger = deliveries.take_over(delivery)
     # It speaks of all that has happened: where something came in between, it is signed again.
     while said is not None and (now := list(ledger.recorded())) != hearing.events:
         hearing = replace(hearing, events=now)

@@ -12,16 +12,13 @@ from gates.analyses.mean import assessing
 from gates.model import ArmKey
 from pipelines.authority.answering import who_asks
 from pipelines.authority.engine_images import TrustedImages, pinned_image
-from pipelines.errors import PlanOutdated
 from pipelines.events.artifacts import digests_of, laid_out
 from pipelines.model import Plan, Resolved
 from pipelines.plan.engines import planned_engines
-from pipelines.plan.planner import make_plan, other_than_planned, settings_digest
+from pipelines.plan.planner import make_plan, settings_digest
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
 from registry.errors import UnknownAlias
-from registry.files import compare
-from registry.model import Serving
 from registry.versions import MlflowRegistry
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import NOT_OURS_TO_START
@@ -72,18 +69,17 @@ def plan_for(spec: Delivery, registry: MlflowRegistry, *, version: str | None = 
     return plan.model_copy(update={"engine": engine, "champion_engine": serving})
 
 
-def settle(at: Surroundings, spec: Delivery, *, version: str | None = None, adopts: bool = True) -> Plan:
+def settle(at: Surroundings, spec: Delivery, *, version: str | None = None) -> Plan:
     """The plan of a delivery, with all that is settled when it is opened, and never looked up again.
 
-    Versions that were logged by others get digests first, if it `adopts` them.
+    Versions that were logged by others get digests first.
 
     Raises:
         UnfitModel: a version cannot be served.
         NoImage: a version that clusters shall serve has no image by digest.
         UntrustedImage: an image is not what the trust file asks for, or an engine of another version.
     """
-    if adopts:
-        adopt_versions(spec, at.registry, version=version)
+    adopt_versions(spec, at.registry, version=version)
     plan = plan_for(spec, at.registry, version=version)
     resolved = Resolved(
         spec=sha256(spec.path.read_bytes()).hexdigest(),
@@ -93,33 +89,6 @@ def settle(at: Surroundings, spec: Delivery, *, version: str | None = None, adop
         requested_by=who_asks(os.environ, user=user_name(), host=socket.gethostname()),
     )
     return plan.model_copy(update={"resolved": resolved})
-
-
-def refuse_outdated(plan: Plan, spec: Delivery, registry: MlflowRegistry) -> None:
-    """Compare what a plan rests on with what is there now; the images that it settled were proven and stay.
-
-    Raises:
-        PlanOutdated: the spec, a file that it names or a model version is another one.
-    """
-    for difference in _changes_since(plan, spec, registry):
-        raise PlanOutdated(f"the plan is outdated: {difference}", hint="make it again")
-
-
-def _changes_since(plan: Plan, spec: Delivery, registry: MlflowRegistry) -> Iterator[str]:
-    if plan.resolved.spec != sha256(spec.path.read_bytes()).hexdigest():
-        yield f"{spec.path} has changed since"
-    if changed := compare(plan.resolved.files, _kept_digests(spec)):
-        yield f"the files of {spec.path} have changed since: {changed}"
-    yield from other_than_planned(plan, spec, len(golden_set(spec, spec.path.parent)))
-    champion = registry.resolve(spec.model.name, spec.model.target)
-    if champion.version != plan.champion.version:
-        yield f"{spec.model.target} is version {champion.version} now, and was {plan.champion.version}"
-    serving = Serving.of(registry.tags(champion)).now
-    if serving != plan.champion_engine:
-        yield f"another engine serves version {champion.version} now"
-    for planned in (plan.version, plan.champion):
-        if registry.resolve(planned.name, planned.version).digest != planned.digest:
-            yield f"{planned.uri} has other files now"
 
 
 def images_of(plan: Plan, spec: Delivery, registry: MlflowRegistry, trusted: TrustedImages | None) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,16 +12,16 @@ from uuid import uuid4
 from pipelines.adapters.fleets import running_host
 from pipelines.adapters.services import notified_of
 from pipelines.adapters.specs import read_delivery
-from pipelines.authority.answering import Hearing, Speaker
+from pipelines.authority.answering import Hearing
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import DeliveryDisplay
-from pipelines.events.payloads import DeliveryRequested, StepProgress
+from pipelines.events.payloads import DeliveryRequested
 from pipelines.events.state import asked_to_stop, done_steps, outcome_of, plan_of, state_of, step_of
 from pipelines.model import EXIT_CODES, Ending, Plan, Result
 from pipelines.ports import CarriedFleet, Fleet
 from pipelines.run.context import Context
-from pipelines.run.resume import StepResult, close, say_what_is_lost, take_step
+from pipelines.run.resume import StepResult, close, take_step
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import LocalFleet
 from pipelines.statements import Prover
@@ -37,7 +36,7 @@ from tidegate.core.errors import ExitCode, Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note, process_name
 from tidegate.core.spec import load_spec
 from tidegate.core.threads import call_in_thread
-from tidegate.delivering import Done, attach, carry, open_ledger, take_over
+from tidegate.delivering import Done, attach, carry, open_ledger
 from tidegate.planning import plan_for, settle
 from tidegate.surroundings import RETREAT, Surroundings
 
@@ -46,8 +45,6 @@ def open_steps(
     at: Surroundings,
     spec_path: Path,
     *,
-    carries_on: str | None = None,
-    by: str | None = None,
     prover: Prover | None = None,
     version: str | None = None,
     key: str | None = None,
@@ -55,26 +52,13 @@ def open_steps(
 ) -> tuple[str, Plan]:
     """Open a delivery of a version, by its number or by the alias; returns its id and its plan.
 
-    Changes no region and no alias. With `carries_on` it is that of another process, which died; `by` says who carries
-    it on, where the spec says that a name is enough. `prover` proves who does, or who asks for a new one. Opening again
-    with the same `key` finds the same delivery. It counts as dead when the next step takes longer to start than
-    `patience`.
+    Changes no region and no alias. `prover` proves who asks for it. Opening again with the same `key` finds the same
+    delivery. It counts as dead when the next step takes longer to start than `patience`.
 
     Raises:
         Refused: another delivery of the model runs.
     """
     deliveries = at.deliveries()
-    if carries_on is not None:
-        delivery, speaker = deliveries.whole_id(carries_on), Speaker(by, prover)
-        if key and deliveries.summary(delivery).key == key:
-            ledger = deliveries.join(delivery)
-        else:
-            ledger = take_over(at, deliveries, delivery, speaker, patience=patience, key=key)
-            carried = attach(at, deliveries, ledger, deliveries.summary(delivery), hands_on=True)
-            # What the regions no longer show is not done, whatever the ledger said before.
-            how = Carrying(DeliveryDisplay(), lambda: nullcontext(asyncio.Event()), report=False)
-            asyncio.run(_carry_on(carried, how, _say_what_is_lost))
-        return delivery, plan_of(ledger.recorded())
     spec = read_delivery(spec_path)
     refuse_unkeepable(spec)
     preview = plan_for(spec, at.registry, version=version, preview=True)
@@ -87,11 +71,6 @@ def open_steps(
     if isinstance(spec.fleet, LocalFleet):
         lend(at.root, SystemClock().now() + patience)
     return ledger.delivery, plan_of(ledger.recorded())
-
-
-async def _say_what_is_lost(context: Context) -> None:
-    await context.journal.say("delivery", StepProgress(), "carried on step by step")
-    await say_what_is_lost(context, done_steps(await context.journal.recorded()))
 
 
 async def _begin(at: Surroundings, ledger: MlflowLedger, spec: Delivery, plan: Plan, asker: Prover | None) -> None:

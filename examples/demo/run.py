@@ -124,8 +124,8 @@ def register(state: Path, models: Path) -> None:
     known = _registered(registry)
     if known not in ([], digests):
         raise UsageError(f"{state} holds other versions of {NAME}", hint=f"remove it: rm -r {state}")
-    for version, folder in folders.items() if not known else ():
-        registry.register(NAME, folder, description=DESCRIPTIONS[version])
+    for folder in folders.values() if not known else ():
+        registry.register(NAME, folder)
     registry.set_alias(NAME, "champion", "1")
     for found in registry.versions(NAME):
         print(f"{found.uri}: {DESCRIPTIONS[found.version]}")
@@ -254,7 +254,7 @@ def run(state: Path, models: Path, report: Path, versions: Sequence[str], accele
     with fleet(state):
         with users(state):
             good = [deliver(version, state) for version in versions]
-        tidegate("report", SPEC, "--state", str(state), "--last", str(len(versions)), "--to", str(report))
+        tidegate("report", SPEC, str(report), "--state", str(state), "--last", str(len(versions)))
         show(state)
     return all(good)
 

@@ -43,7 +43,7 @@ async def deliver(spec: tidegate.Delivery, *, ttft: float = 0.1) -> tidegate.Res
     fleets = {region: DictFleet(region) for region in spec.regions.names}
     simulated = {"evidence": evidence, "chat": chat, "tokenizer": FakeTokenizer(), "clock": FakeClock()}
     async with tidegate.connect(spec, fleets=fleets, **simulated) as backends:
-        return await tidegate.deliver(plan, backends, listeners=[show])
+        return await tidegate.deliver(backends, listeners=[show])
 
 
 def show(event: tidegate.DeliveryEvent) -> None:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.state import StateFolder
-from registry.model import ModelVersion
 from tidegate.core.errors import UsageError
 from tidegate.core.process import note
 from tidegate.core.text import parsed, redacted
@@ -58,20 +56,6 @@ def open_registry(state: Path, tracking_uri: str | None) -> MlflowRegistry:
     from registry.versions import MlflowRegistry
 
     return MlflowRegistry(mlflow_address(state, tracking_uri))
-
-
-def require_clients(registry: MlflowRegistry, versions: Iterable[ModelVersion]) -> None:
-    """Be sure of the packages that read the files of these versions where they lie.
-
-    Raises:
-        NotInstalled: one is missing; says the command that installs it.
-        StoreUnreachable: MLflow does not say where they are.
-    """
-    from registry.mlflow import clients_of
-    from tidegate.core.adapters.extras import require
-
-    for version in versions:
-        require(*clients_of(registry.location(version)))
 
 
 def mlflow_address(state: Path, tracking_uri: str | None) -> str:

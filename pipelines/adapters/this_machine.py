@@ -51,8 +51,8 @@ def is_being_written(records: Path) -> bool:
 
 
 @asynccontextmanager
-async def host_of(spec: Delivery, state: StateFolder, *, keep: bool) -> AsyncIterator[FleetHost]:
-    """The fleet that runs here, or one of our own that ends with us unless it is to be kept."""
+async def host_of(spec: Delivery, state: StateFolder) -> AsyncIterator[FleetHost]:
+    """The fleet that runs here, or one of our own that ends with us."""
     on_this_machine(spec)
     host = await running_host(state.root)
     if host is not None:
@@ -60,12 +60,11 @@ async def host_of(spec: Delivery, state: StateFolder, *, keep: bool) -> AsyncIte
         yield host
         return
     note("starting a fleet of our own")
-    host = await start_host(spec, state, owned=not keep)
+    host = await start_host(spec, state, owned=True)
     try:
         yield host
     finally:
-        if not keep:
-            await host.stop()
+        await host.stop()
 
 
 async def start_host(spec: Delivery, state: StateFolder, *, owned: bool) -> FleetHost:

@@ -160,7 +160,7 @@ class AnswerVerifier:
         if why:
             raise UsageError(
                 f"{last.message or 'somebody'} carried this delivery on at {utc(last.at)} and may not: {why}",
-                hint=f"resume takes {question.asked_of}: `tidegate resume`, or `tidegate stage open --delivery`",
+                hint=f"`tidegate resume` takes {question.asked_of}",
             )
 
 

@@ -220,12 +220,11 @@ def refuse_other_plan(plan: Plan, spec: Delivery, *, prompts: int, delivery: str
     Raises:
         NotAsPlanned: it is not; names the first difference.
     """
-    for difference in other_than_planned(plan, spec, prompts):
+    for difference in _differences(plan, spec, prompts):
         raise NotAsPlanned(f"delivery {delivery}: {difference}")
 
 
-def other_than_planned(plan: Plan, spec: Delivery, prompts: int) -> Iterator[str]:
-    """How a plan differs from what its spec says now, in words."""
+def _differences(plan: Plan, spec: Delivery, prompts: int) -> Iterator[str]:
     if settings_digest(spec) != plan.resolved.gates:
         yield "its gates ask for something else than when it was opened"
     planned = {step.id: step.approvals for step in plan.steps}

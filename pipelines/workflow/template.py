@@ -213,7 +213,6 @@ def opening(blueprint: WorkflowInput) -> Container:
     command = [
         *("stage", "open", f"{names.SPEC_FOLDER}/{blueprint.spec_file}"),
         f"--version={names.argument(names.VERSION)}",
-        f"--delivery={names.argument(names.DELIVERY)}",
         f"--key={names.UID}",
         f"--patience={format_duration(blueprint.settings.patience)}",
     ]
@@ -347,10 +346,7 @@ def workflow_template(blueprint: WorkflowInput) -> Json:
         labels=labels,
         entrypoint=names.DELIVER,
         on_exit=names.CLOSE,
-        arguments=[
-            Parameter(name=names.VERSION, description="Number of the model version."),
-            Parameter(name=names.DELIVERY, value="", description="Carry on this one, whose workflow was lost."),
-        ],
+        arguments=[Parameter(name=names.VERSION, description="Number of the model version.")],
         templates=[
             _deliver(blueprint),
             _region(blueprint),

@@ -149,3 +149,18 @@ def test_commands_stand_in_blocks_whose_prompt_and_output_are_not_copied() -> No
     for page in PAGES:
         for kind, text in re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.M | re.S):
             assert kind == "console" or not re.search(r"^ *\$ ", text, re.MULTILINE), f"{name(page)}: {text}"
+
+
+def test_the_demo_types_commands_and_options_that_exist() -> None:
+    typed = re.findall(r"tidegate\((\"[^\n]*)\)$", (ROOT / "examples/demo/run.py").read_text(), re.MULTILINE)
+    assert typed
+    for words in (re.findall(r'"([^"]+)"', each) for each in typed):
+        command: Any = command_tree()
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {
+            name
+            for each in command.get_params(command.make_context("x", [], resilient_parsing=True))
+            for name in each.opts
+        }
+        assert {word for word in words if word.startswith("--")} <= known, words

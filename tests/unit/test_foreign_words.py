@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.bodies import BODIES
+from fakes.delivery.store import MemoryStore
 from fakes.services.http import page
 
 from engine_images.adapters.oci_build import base_in_layout
@@ -32,7 +33,6 @@ from rollouts.kube.kubeconfig import namespace_of
 from tidegate.core.adapters.prometheus import PrometheusClient, PrometheusUnreachable
 from tidegate.core.errors import TidegateError
 from tidegate.core.spec import SpecError, load_spec
-from tidegate.testing import MemoryStore
 
 
 def oci_index(body: bytes, folder: Path) -> None:

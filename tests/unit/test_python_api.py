@@ -45,17 +45,6 @@ def test_an_unknown_name_is_none_of_it() -> None:
         tidegate.delivr  # noqa: B018
 
 
-def test_a_notebook_has_a_sequential_test() -> None:
-    gates = tidegate.gates
-    test = gates.SequentialTest(gates.AnalysisPlan.model_validate({"errors": {"max_increase": "5pp"}}))
-    for number in range(1, 11):
-        stable = gates.PodEvidence(arm="stable", requests=200)
-        canary = gates.PodEvidence(arm="canary", requests=200, errors=40)
-        test.take(gates.Batch(time=10.0 * number, arms=(stable, canary)))
-    (verdict,) = test.verdicts()
-    assert (verdict.gate, verdict.outcome) == ("errors", gates.GateOutcome.FAIL)
-
-
 def _printed(code: str) -> list[str]:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return ended.stdout.split()

@@ -18,9 +18,8 @@ audit = Typer(name="audit", help="Check and export the records of deliveries.")
 @prints(Output.JSON, Output.YAML)
 def verify(
     named: Annotated[
-        list[str] | None,
-        Argument(metavar="DELIVERY...", help="Ids of deliveries, or their first 8 characters; with --all: the spec."),
-    ] = None,
+        str, Argument(metavar="DELIVERY", help="The delivery's id, or its first 8 characters; with --all: the spec.")
+    ] = "",
     every: Annotated[bool, Option("--all", help="All deliveries of the spec's model.")] = False,
     head: Annotated[
         list[str] | None, Option("--head", metavar="HASH", help="Head that was noted before; repeatable.")
@@ -37,30 +36,25 @@ def verify(
 
     \b
     Examples:
-      tidegate audit verify c28ef0c2
-      tidegate audit verify c28ef0c2fd4347d8a6cec0bb904568a8 --replay
+      tidegate audit verify c28ef0c2 --replay
       tidegate audit verify --all delivery.yaml --output json
       tidegate audit verify c28ef0c2 --head 9f86d081884c7d65...
     """
-    names = named or []
-    if not (names or every) or (every and len(names) > 1):
+    if not (named or every):
         raise UsageError("which delivery?", hint="name one, or give --all and the spec")
-    if head and (every or len(names) > 1):
+    if head and every:
         raise UsageError("--head is of one delivery", hint="name it")
     from pipelines.authority.audit import audit as run
     from pipelines.spec.delivery import Delivery
     from tidegate.core.spec import load_spec
 
-    spec = Path(names[0] if names else SPEC) if every else None
+    spec = Path(named or SPEC) if every else None
     at = surroundings(spec.parent if spec else None)
     deliveries = at.deliveries()
-    if spec:
-        summaries = deliveries.deliveries(load_spec(spec, Delivery).model.name)
-    else:
-        summaries = [deliveries.summary(deliveries.whole_id(each)) for each in names]
+    model = load_spec(spec, Delivery).model.name if spec else ""
     audits = [
         run(each, *deliveries.record(each.id), deliveries, at.registry, heads=head or (), replaying=replay)
-        for each in summaries
+        for each in (deliveries.deliveries(model) if spec else [deliveries.summary(deliveries.whole_id(named))])
     ]
     given().show([each.model_dump(mode="json") for each in audits], *(line for each in audits for line in each.lines))
     return ExitCode.NOT_GENUINE if any(each.findings for each in audits) else ExitCode.DELIVERED
@@ -78,7 +72,7 @@ def export(
 
     \b
     Examples:
-      tidegate audit export c28ef0c2fd4347d8a6cec0bb904568a8 kept.jsonl
+      tidegate audit export c28ef0c2 kept.jsonl
     """
     from pipelines.authority.audit import export_chain
     from registry.chain import heads_of

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from tidegate import __version__
 from tidegate.cli.settings import STATE_VARIABLE, TRACKING_VARIABLE, Output, given
-from tidegate.core.errors import ExitCode, UsageError, without_credentials
+from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.process import TRUST_VARIABLE
-from tidegate.core.text import printable
 
 if TYPE_CHECKING:
     Mixed = TyperCommand
@@ -26,8 +24,6 @@ else:
 HELP_NAMES = ["-h", "--help"]
 WHOLE = 1_000
 """Characters of a description: the list of commands wraps it, and cuts nothing."""
-WORDS = {"Path": "FILE", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Duration": "DURATION"}
-"""What help calls a value, by its type, where the option has no word of its own."""
 SECTIONS: dict[str, str] = {
     "Judge: your Rollout, Flagger or pipeline stays in charge": "gate",
     "Deliver: tidegate moves the traffic": "init doctor plan deliver status approve resume rollback report serve",
@@ -47,19 +43,6 @@ def _keep(name: str, value: object) -> None:
 def _export(variable: str, value: Path) -> None:
     """For the process, and for what it starts."""
     os.environ[variable] = str(value.absolute())
-
-
-class _Redacted(logging.Formatter):
-    """Addresses in log lines of others may hold a password."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(without_credentials(super().format(record)))
-
-
-def _set_log_level(value: str) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Redacted("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=value.upper(), handlers=[handler], force=True)
 
 
 def _print_version(_: object) -> None:
@@ -85,8 +68,6 @@ _TRUST = (
     "Trust file of whoever operates deliveries; one next to a spec counts only when it is named.  "
     f"[env var: {TRUST_VARIABLE}]"
 )
-_LEVEL = "Print log lines: debug, info, warning or error."
-Level = Literal["debug", "info", "warning", "error"]
 
 
 def global_options(
@@ -105,7 +86,6 @@ def global_options(
         bool, _option("-q --quiet", None, partial(_keep, "quiet"), "Print results and errors only, no progress.")
     ] = False,
     trust: Annotated[Path | None, _option("--trust", "FILE", partial(_export, TRUST_VARIABLE), _TRUST)] = None,
-    log_level: Annotated[Level | None, _option("--log-level", "LEVEL", _set_log_level, _LEVEL)] = None,
     debug: Annotated[bool, _option("--debug", None, id, "Print the traceback of an error.")] = False,
 ) -> None:
     """Declare what every command takes, before its name or after it; each acts while the command line is read.
@@ -125,28 +105,12 @@ def _global_parameters(*, hidden: bool) -> list[Any]:
     return list(command.params)
 
 
-def _in_words(parameter: Any) -> None:
-    """Have help name a value by a word, not by its type in Python; choices stay listed."""
-    if parameter.param_type_name == "argument":
-        name = parameter.metavar = str(parameter.metavar or parameter.name).upper()
-        shown = name if parameter.required else f"[{name}]"
-        parameter.get_usage_pieces = lambda _: [shown]
-        if not parameter.type_descriptor.is_choice:
-            parameter.display_type_rich = lambda **_: None
-    elif parameter.metavar is None and not parameter.is_flag:
-        kind = parameter.type_descriptor.annotation
-        (kind,) = get_args(kind)[:1] or (kind,)
-        parameter.metavar = WORDS.get(getattr(kind, "__name__", ""))
-
-
 class Everywhere(Mixed):
     """What commands and groups do alike."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """With the global options but those that the command declares itself."""
         *own, last = super().get_params(ctx)
-        for each in own:
-            _in_words(each)
         names = {name for each in own for name in each.opts}
         shared = _global_parameters(hidden=not isinstance(self, Root))
         return [*own, *(each for each in shared if names.isdisjoint(each.opts)), last]

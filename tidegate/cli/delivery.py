@@ -18,7 +18,6 @@ from tidegate.cli.options import (
     Duration,
     Identity,
     Regions,
-    ReportFiles,
     Spec,
     VersionNumber,
     delivery_display,
@@ -39,11 +38,7 @@ if TYPE_CHECKING:
 def deliver(
     *,
     spec: Spec = SPEC,
-    dry: Annotated[
-        bool, Option("--dry-run", help="Print the plan and what would be refused now; write and start nothing.")
-    ] = False,
     users: Annotated[bool, Option("--users", help="Generate the load that `traffic` in the spec describes.")] = False,
-    keep: Annotated[bool, Option("--keep-fleet", help="Leave the fleet running at the end.")] = False,
     version: VersionNumber = None,
     metrics_address: Annotated[
         str,
@@ -53,44 +48,37 @@ def deliver(
         ),
     ] = "127.0.0.1:0",
     ci: Ci = False,
-    reports: ReportFiles = None,
     identity: Identity = None,
 ) -> int:
     """Deliver the challenger to all regions, or roll it back.
 
     Starts engines, shifts user traffic, moves MLflow aliases. When a gate fails, on an error and on
-    Ctrl-C, all regions go back to the champion. Changes no files of a model version. With --dry-run the exit code is
-    that of the refusal, or 0.
+    Ctrl-C, all regions go back to the champion. Changes no files of a model version.
 
     \b
     Examples:
       tidegate deliver delivery.yaml
-      tidegate deliver delivery.yaml --dry-run
       tidegate deliver delivery.yaml --users --output json
       tidegate deliver delivery.yaml --metrics-address 0.0.0.0:9464
       tidegate deliver delivery.yaml --ci
     """
     from pipelines.adapters.specs import read_delivery
-    from tidegate.cli.ci import errors_told, reports_wanted
+    from tidegate.cli.ci import errors_reported, report_delivery
     from tidegate.cli.credentials import prover_of
     from tidegate.core.process import cancelled_by_signals, host_and_port
 
-    wanted = reports_wanted(ci=ci, files=reports)
     display = delivery_display(plain=ci)
-    with errors_told(wanted, lambda: display.story):
+    with errors_reported(ci, lambda: display.story):
         # A wrong spec is reported before anything heavy is imported.
         delivery, asker, at = read_delivery(spec), prover_of(identity), surroundings(spec.parent)
-        if dry:
-            from tidegate.cli.planning import show_plan
-
-            return show_plan(at, spec, version=version, users=users, asker=asker, here=True)
         from tidegate.connect import Carrying
         from tidegate.delivering import deliver as run
 
         listening = host_and_port(metrics_address)
-        how = Carrying(display, cancelled_by_signals, users=users, keep_fleet=keep, metrics=listening)
+        how = Carrying(display, cancelled_by_signals, users=users, metrics=listening)
         result = asyncio.run(run(at, delivery, how, version=version, asker=asker))
-    wanted.tell(display.story, result.delivery)
+    if ci:
+        report_delivery(display.story, result.delivery)
     return _print_result(result, display)
 
 
@@ -181,6 +169,7 @@ def plan(
     offline: Annotated[
         bool, Option("--offline", help="Use the spec and its files only; ask no registry and no cluster.")
     ] = False,
+    version: VersionNumber = None,
     requests_per_second: Annotated[
         float | None, Option(min=0.001, help="Of all users; without it no durations are shown.")
     ] = None,
@@ -189,17 +178,6 @@ def plan(
         float | None, Option(min=0.001, max=1000, help="Prompts sent to both versions, for paired gates.")
     ] = None,
     within: Annotated[Duration | None, Option(parser=duration, help="Time until a verdict; default: 30m.")] = None,
-    error_rate: Annotated[
-        str | None, Option(metavar="PERCENT", help="Requests that fail on either version; default: 0.5%.")
-    ] = None,
-    spread: Annotated[
-        float | None,
-        Option(min=0.05, max=3, help="Standard deviation of the logarithm of latencies; default: 0.5."),
-    ] = None,
-    stable_pods: Annotated[
-        int | None,
-        Option(min=1, help="Of the stable version; with two or more, their spread weakens evidence; default: 1."),
-    ] = None,
 ) -> int:
     """Show each step, what its gates need, and how long it takes. Changes nothing.
 
@@ -219,11 +197,11 @@ def plan(
     """
     from tidegate.core.spec import stated_kind
 
-    traffic = (requests_per_second, weight, pairs_per_second, within, error_rate, spread, stable_pods)
+    traffic = (requests_per_second, weight, pairs_per_second, within)
     if all(each is None for each in traffic) and stated_kind(spec) != "Gates":
         from tidegate.cli.planning import show_plan
 
-        return show_plan(None if offline else surroundings(spec.parent), spec)
+        return show_plan(None if offline else surroundings(spec.parent), spec, version)
     if given().output is Output.MARKDOWN:
         raise UsageError("-o: found markdown; of gates alone there are text, json and yaml")
     from tidegate.cli.planning import show_forecasts
@@ -234,9 +212,6 @@ def plan(
         weight=weight or 5.0,
         pairs_per_second=pairs_per_second,
         within=within or timedelta(minutes=30),
-        error_rate=error_rate or "0.5%",
-        spread=spread or 0.5,
-        stable_pods=stable_pods or 1,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option, Typer
 
 from gates.model import ApiForm
-from tidegate.cli.options import Ci, Duration, Hosts, PrometheusAccessOption, ReportFiles, TlsCert, TlsKey, duration
+from tidegate.cli.options import Ci, Duration, Hosts, PrometheusAccessOption, TlsCert, TlsKey, duration
 from tidegate.cli.settings import Output, Settings, given, prints
 from tidegate.core.errors import ExitCode, OutsideError, UsageError
 from tidegate.core.units import parse_duration
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gates.trials import Answer, Judge, Question
     from pipelines.adapters.web_server import Listener
     from pipelines.judging.gate_sets import GateSet
-    from tidegate.cli.ci import Reports
     from tidegate.core.access import PrometheusEndpoint
 
 gate = Typer(name="gate", help="Judge a canary by evidence, in any orchestrator or CI.")
@@ -61,7 +60,6 @@ def check(
         Duration | None, Option(parser=duration, help="From --since until it is inconclusive (1d).")
     ] = None,
     ci: Ci = False,
-    report: ReportFiles = None,
 ) -> int:
     """Judge evidence from a file or from Prometheus, for CI. Changes nothing.
 
@@ -74,16 +72,15 @@ def check(
     \b
     Examples:
       tidegate gate check gates.yaml evidence.jsonl
-      tidegate gate check gates.yaml evidence.jsonl --report gate.xml
       tidegate gate check gates.yaml - --ci < evidence.jsonl
       tidegate gate check gates.yaml --prometheus http://localhost:9090 --region eu-west-1 --stable 6 --canary 7
       tidegate gate check gates.yaml --prometheus http://localhost:9090 --stable 6 --canary 7 --since canary
     """
     from pipelines.judging.check import check_file, check_prometheus
-    from tidegate.cli.ci import errors_told, reports_wanted
+    from tidegate.cli.ci import errors_reported
 
-    reports, begins = reports_wanted(ci=ci, files=report), _since(since)
-    with errors_told(reports):
+    begins = _since(since)
+    with errors_reported(ci):
         if (evidence is None) == (prometheus is None):
             raise UsageError("the evidence is in a file or in Prometheus", hint="give either EVIDENCE or --prometheus")
         if evidence is not None:
@@ -91,13 +88,13 @@ def check(
             only |= {"since": since != HALF_AN_HOUR, "within": within, "prometheus-access": access}
             if unused := [option for option, value in only.items() if value]:
                 raise UsageError(f"--{unused[0]} is of no use with EVIDENCE", hint="the batches of the file say it")
-            return _print_report(check_file(gates, evidence, tell=given().note), reports)
+            return _print_report(check_file(gates, evidence, tell=given().note), ci=ci)
         if within is not None and isinstance(begins, timedelta):
             hint = "one call judges what is there; say a time, or `canary`"
             raise UsageError(f"--within is of no use with --since {since}", hint=hint)
         versions = {"region": region, "stable": stable, "canary": canary}
         judgement = check_prometheus(gates, prometheus or "", access, **versions, since=begins, within=within or A_DAY)
-    return _print_report(judgement, reports)
+    return _print_report(judgement, ci=ci)
 
 
 def _since(text: str) -> timedelta | datetime | None:
@@ -111,11 +108,13 @@ def _since(text: str) -> timedelta | datetime | None:
         raise UsageError(f"--since: found {text!r}; expected `canary`, a time with its zone, or {error}") from error
 
 
-def _print_report(judgement: CheckReport, reports: Reports) -> int:
-    """Print the judgement, and write the reports; returns what the worst gate means."""
+def _print_report(judgement: CheckReport, *, ci: bool) -> int:
+    """Print the judgement, and with `ci` write the reports; returns what the worst gate means."""
     from gates.reports.check_report import EXIT_CODES, REPORTS, as_text
+    from tidegate.cli.ci import write_reports
 
-    reports.write(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))
+    if ci:
+        write_reports(REPORTS["junit"](judgement), REPORTS["markdown"](judgement))
     output = given().output
     if output is Output.TEXT and sys.stdout.isatty():
         print(as_text(judgement, shutil.get_terminal_size().columns), end="")
@@ -150,7 +149,6 @@ def compare(
         minutes=1
     ),
     ci: Ci = False,
-    report: ReportFiles = None,
 ) -> int:
     """Compare two OpenAI-compatible endpoints: is the canary worse? Needs no cluster and no MLflow.
 
@@ -169,9 +167,9 @@ def compare(
     """
     from gates.adapters import compare as endpoints
     from pipelines.judging.gate_sets import comparison_of
-    from tidegate.cli.ci import errors_told, reports_wanted
+    from tidegate.cli.ci import errors_reported
 
-    reports, told = reports_wanted(ci=ci, files=report), time.monotonic()
+    told = time.monotonic()
 
     def look(comparison: EndpointComparison) -> None:
         nonlocal told
@@ -179,7 +177,7 @@ def compare(
             told = time.monotonic()
             given().note(_standing(comparison))
 
-    with errors_told(reports):
+    with errors_reported(ci):
         first = endpoints.Arm("stable", stable, stable_model, stable_key, api)
         second = endpoints.Arm("canary", canary, canary_model, canary_key, api)
         judgement = endpoints.compare(
@@ -192,7 +190,7 @@ def compare(
             tell=given().note,
             look=look,
         )
-    return _print_report(judgement, reports)
+    return _print_report(judgement, ci=ci)
 
 
 def _standing(comparison: EndpointComparison) -> str:

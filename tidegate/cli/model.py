@@ -24,28 +24,22 @@ Name = Annotated[str, Argument(help="Name of the registered model.")]
 def add(
     name: Name,
     source: Annotated[
-        str,
-        Argument(
-            help="A Hugging Face folder, runs:/RUN/PATH, hf://ORGANISATION/NAME@REVISION, or a version's number or "
-            "alias."
-        ),
+        str, Argument(help="A Hugging Face folder, hf://ORGANISATION/NAME@REVISION, or a version's number or alias.")
     ],
     alias: Annotated[str | None, Option(metavar="NAME", help="Alias to set, such as challenger.")] = None,
-    description: Annotated[str | None, Option(help="Description of a new version.")] = None,
 ) -> int:
     """Register a model's files as its next version, or adopt one that others logged; with a digest of every file.
 
-    A folder, and what is fetched from the hub, is copied into MLflow. A run's artifacts, and the files of a version
-    that is there, are read once and stay where they are; a version that has digests stays as it is.
+    A folder, and what is fetched from the hub, is copied into MLflow. The files of a version that is there are read
+    once and stay where they are; one that has digests stays as it is.
 
     \b
     Examples:
       tidegate model add support-llm ./export --alias challenger
-      tidegate model add support-llm runs:/4f2c.../model
       tidegate model add support-llm hf://acme/support-llm@v3 --alias challenger
       tidegate model add support-llm 7
     """
-    return _show(opened_registry().add(name, source, alias=alias, description=description))
+    return _show(opened_registry().add(name, source, alias=alias))
 
 
 @model.command("list")

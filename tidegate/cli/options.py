@@ -53,8 +53,8 @@ Identity = Annotated[
         "--identity",
         envvar="TIDEGATE_IDENTITY",
         metavar="KIND:VALUE",
-        help="Who you are: ssh:FILE (the public key will do when an agent holds it), or oidc-cmd:COMMAND "
-        "that prints a token ({digest} in it is what the token must carry).",
+        help="Who you are: ssh:FILE (the public key will do when an agent holds it), or oidc-cmd:COMMAND that prints a "
+        "token ({digest} in it is what the token must carry).",
     ),
 ]
 Ci = Annotated[
@@ -62,12 +62,8 @@ Ci = Annotated[
     Option(
         "--ci",
         help="For CI: plain lines, JUnit XML in tidegate-junit.xml, and a Markdown summary on the job's page "
-        "(GitHub) or in tidegate-summary.md (GitLab).",
+        "(GitHub) or in tidegate-summary.md.",
     ),
-]
-ReportFiles = Annotated[
-    list[Path] | None,
-    Option("--report", help="Write a report: JUnit XML to a .xml, a Markdown summary to a .md; repeatable."),
 ]
 
 
@@ -92,28 +88,17 @@ def duration(value: str | timedelta) -> Duration:
 
 
 def selected_regions(spec: Delivery, named: Sequence[str], context: str | None) -> tuple[str, ...]:
-    """Those that are named, of them those that the context of the kubeconfig reaches; none for all.
+    """Those that are named; none for all.
 
     Raises:
-        UsageError: the spec has no such region, or none that this context reaches.
+        UsageError: the spec has no such region, or a context is named too.
     """
-    known, wanted = spec.regions.names, tuple(named)
-    for region in wanted:
-        if region not in known:
-            raise UsageError(f"--region: found {region!r}; expected one of {', '.join(known)}")
-    if context is None:
-        return wanted
-    # Not above: who selects nothing needs no spec of clusters.
-    from pipelines.adapters.specs import on_clusters
-
-    contexts = {name: there.context or "the current one" for name, there in on_clusters(spec).regions.items()}
-    reached = tuple(each for each in wanted or known if contexts[each] == context)
-    if not reached:
-        listed = ", ".join(f"{each} for {region}" for region, each in contexts.items())
-        raise UsageError(
-            f"--context: found {context!r}; the spec says {listed}", hint="leave it out, or give another spec"
-        )
-    return reached
+    if context is not None:
+        raise UsageError("--context: the spec says the context of each region", hint="select regions by --region")
+    for region in named:
+        if region not in spec.regions.names:
+            raise UsageError(f"--region: found {region!r}; expected one of {', '.join(spec.regions.names)}")
+    return tuple(named)
 
 
 def surroundings(spec_folder: Path | None = None) -> Surroundings:

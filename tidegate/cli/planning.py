@@ -22,7 +22,6 @@ from pipelines.plan.region_objects import EngineCount, engine_counts, guard_imag
 from pipelines.run.git import git_files
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import golden_set
-from pipelines.statements import Prover
 from registry.model import ModelVersion
 from rollouts.errors import KubeconfigWrong, Unfit
 from rollouts.manifests.spec import ClusterFleetSpec
@@ -30,32 +29,22 @@ from rollouts.model import ForeignObject
 from tidegate.cli.settings import Output, given, print_data
 from tidegate.cli.views.plan import AnyPlan, forecast_lines, plan_lines, plan_markdown, refusal_markdown
 from tidegate.connect import Lies, Reason, preconditions
-from tidegate.core.errors import ExitCode, TidegateError, UsageError
+from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.process import note
 from tidegate.core.text import in_bytes
 from tidegate.planning import images_of, plan_for
 from tidegate.surroundings import Surroundings
 
 
-def show_plan(
-    at: Surroundings | None,
-    spec_path: Path,
-    *,
-    version: str | None = None,
-    users: bool = False,
-    asker: Prover | None = None,
-    here: bool = False,
-) -> int:
+def show_plan(at: Surroundings | None, spec_path: Path, version: str | None) -> int:
     """Print the plan with everything that stands in its way.
+
+    What lies in this machine, or in what one may do from it, is said and changes no exit code.
 
     Args:
         at: where it would be carried; None for the steps by the spec and its files alone.
         spec_path: of the delivery's spec.
         version: the version's number; None for the one that the alias points at.
-        users: whether users would be played.
-        asker: proves who would ask for it.
-        here: whether it would be carried here and now: then the exit code is that of the first reason; else what lies
-            in this machine, or in what one may do from it, is said and changes no exit code.
 
     Raises:
         TidegateError: there is no plan; as Markdown that is printed too, since a comment must say so.
@@ -66,18 +55,18 @@ def show_plan(
             _show(spec, make_offline_plan(spec, prompts=len(golden_set(spec, spec_path.parent))))
             return ExitCode.DELIVERED
         plan = plan_for(spec, at.registry, version=version, preview=True)
-        reasons = list(preconditions(at, spec, plan, users=users, asker=asker))
+        reasons = list(preconditions(at, spec, plan))
     foreign: dict[str, Sequence[ForeignObject]] = {}
     for where, found in _objects_there(spec, plan, at).items():
         if not isinstance(found, TidegateError):
             foreign |= {where: found} if found else {}
-        elif here or isinstance(found, Unfit):
-            reasons.append(Reason(found, Lies.SPEC if isinstance(found, Unfit) else Lies.HERE))
+        elif isinstance(found, Unfit):
+            reasons.append(Reason(found, Lies.SPEC))
         else:
             # A plan is made where no cluster can be reached too, such as in a pull request's pipeline.
             note(f"{where} was not looked at: {found}")
     _show(spec, plan, reasons, foreign)
-    counted = [each.error for each in reasons if here or each.lies is Lies.SPEC]
+    counted = [each.error for each in reasons if each.lies is Lies.SPEC]
     return int(counted[0].exit_code if counted else ExitCode.USAGE if foreign else ExitCode.DELIVERED)
 
 
@@ -192,9 +181,6 @@ def show_forecasts(
     weight: float,
     pairs_per_second: float | None,
     within: timedelta,
-    error_rate: str,
-    spread: float,
-    stable_pods: int,
 ) -> int:
     """Print what every gate of a file needs; the exit code is 3 when one would not pass a healthy version in time."""
     judged = read_gates(gates)
@@ -207,19 +193,9 @@ def show_forecasts(
         within_seconds=within.total_seconds(),
         look_seconds=judged.look.total_seconds(),
     )
-    assumed = Assumptions(error_rate=_share(error_rate), spread=spread, stable_pods=stable_pods)
+    assumed = Assumptions()
     found = forecasts(terms, exposure, assumed)
     told = [forecast.model_dump(mode="json") for forecast in found]
     data = {"name": judged.name, "expected": assumed.model_dump(), "gates": told}
     given().show(data, *forecast_lines(judged.name, found, assumed))
     return ExitCode.DELIVERED if all(forecast.reachable for forecast in found) else ExitCode.INCONCLUSIVE
-
-
-def _share(percent: str) -> float:
-    try:
-        share = float(percent.removesuffix("%")) / 100
-    except ValueError:
-        share = -1.0
-    if not (percent.endswith("%") and 0 <= share < 1):
-        raise UsageError(f"--error-rate: got {percent}", hint="a percent such as 0.5%")
-    return share

@@ -10,7 +10,6 @@ from typer import Argument, Option, Typer
 from tidegate.cli.command import Group
 from tidegate.cli.options import (
     SPEC,
-    By,
     Duration,
     Identity,
     Spec,
@@ -46,20 +45,15 @@ def stage_open(
     key: Annotated[
         str | None, Option(help="A key such as the workflow's uid: the same key opens the same delivery.")
     ] = None,
-    delivery: Annotated[
-        str | None, Option(metavar="ID", help="Continue this delivery, whose process died, instead of a new one.")
-    ] = None,
     patience: Annotated[
         Duration,
         Option(parser=duration, help="Time until the next step must start; after it the delivery counts as dead."),
     ] = Duration(minutes=15),
-    by: By = None,
     identity: Identity = None,
 ) -> int:
     """Open a delivery: keep the spec and the files it names in its ledger, and print its id.
 
-    Changes no region and no alias. Refused (exit 2) while another delivery of the model runs. With --delivery,
-    --by says who continues it.
+    Changes no region and no alias. Refused (exit 2) while another delivery of the model runs.
 
     \b
     Examples:
@@ -70,11 +64,8 @@ def stage_open(
     from tidegate.steps import open_steps
 
     opened, plan = open_steps(
-        surroundings(None if delivery else spec.parent),
+        surroundings(spec.parent),
         spec,
-        # A workflow passes its parameter `delivery` whether it is set or not.
-        carries_on=delivery or None,
-        by=by,
         prover=prover_of(identity),
         version=version,
         key=key,

@@ -83,14 +83,10 @@ class CredentialSource(AccessPart):
         return self
 
 
-_Username = Annotated[str, BeforeValidator(lambda name: str(name) if isinstance(name, int) else name)]
-
-
 class BasicAuth(AccessPart):
     """Name and password."""
 
-    username: _Username | CredentialSource = Field(union_mode="left_to_right")
-    """The name itself, or where it is."""
+    username: Annotated[str, Field(coerce_numbers_to_str=True)]
     password: CredentialSource
     header: SecretKey | None = None
     """A key that holds the whole value of the header, `Basic` and what follows: Argo Rollouts cannot make it."""

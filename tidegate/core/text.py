@@ -140,11 +140,6 @@ def table_cell(text: str) -> str:
     return told + _MARKUP.sub(r"\\\1", line[end:])
 
 
-def code_cell(text: str) -> str:
-    """As `table_cell`, all of it as code; a bar, which would end the cell, stands as the one that is broken."""
-    return _code(" ".join(printable(text).split()).replace("|", "\u00a6") or "-")
-
-
 def _code(word: str) -> str:
     """A code span; its fence is longer than any run of backticks in it."""
     fence = "`" * (max(map(len, re.findall("`+", word)), default=0) + 1)

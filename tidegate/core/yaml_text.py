@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from itertools import chain
 
 import yaml
-from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 
 _NEVER_FOLD = 2**31 - 1
@@ -74,22 +73,6 @@ for _tag, _firsts, _pattern in _SCALARS:
         PlainLoader.yaml_implicit_resolvers.setdefault(_first, []).append((_tag, re.compile(f"^(?:{_pattern})$")))
 
 
-if hasattr(yaml, "CSafeLoader"):
-
-    class _QuickLoader(Composer, yaml.CSafeLoader):
-        """libyaml's events, composed by Python: what is nested too deeply must not overflow the stack of C."""
-
-        def __init__(self, text: str) -> None:
-            """Each base sets up its own."""
-            yaml.CSafeLoader.__init__(self, text)
-            Composer.__init__(self)
-
-        yaml_implicit_resolvers = PlainLoader.yaml_implicit_resolvers
-
-else:
-    _QuickLoader = PlainLoader  # type: ignore[misc, assignment]
-
-
 MOST_CHARACTERS = 512 * 1024
 """Of a file; a golden set or prompts stand in files of their own."""
 MOST_NODES = 200_000
@@ -116,11 +99,7 @@ def all_composed(text: str) -> list[yaml.Node]:
     if len(text) > MOST_CHARACTERS:
         raise TooMuch("a larger file", f"at most {MOST_CHARACTERS // 1024} KiB")
     try:
-        try:
-            roots = list(yaml.compose_all(text, Loader=_QuickLoader))
-        except yaml.YAMLError:
-            # PyYAML itself says better than libyaml what is wrong.
-            roots = list(yaml.compose_all(text, Loader=PlainLoader))
+        roots = list(yaml.compose_all(text, Loader=PlainLoader))
     except RecursionError:
         raise _too_deep() from None
     if any(_count(root, {}, ()) > MOST_NODES for root in roots):

@@ -16,7 +16,6 @@ from tidegate.testing.contract import FleetContract, MakeEngine, fleet_contract,
 from tidegate.testing.evidence import FakeEvidence, Load
 from tidegate.testing.fleet import FakeEngine, FakeEngines, FakeFleet, FakeProxy, an_engine, digest_of
 from tidegate.testing.models import write_tiny_model
-from tidegate.testing.registry import MemoryStore
 
 __all__ = [
     "START",
@@ -31,7 +30,6 @@ __all__ = [
     "FleetContract",
     "Load",
     "MakeEngine",
-    "MemoryStore",
     "Script",
     "an_engine",
     "answers_500",

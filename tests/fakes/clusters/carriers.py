@@ -20,6 +20,7 @@ from fakes.clusters.interleaving import Interleaving, Life
 from fakes.clusters.region import NAME, ClusterRegion, KeptRegion, a_fleet, an_image
 from fakes.clusters.world import DEMO, Images, canary_url, right, stable_url
 from fakes.delivery.identities import FakeIdentities
+from fakes.delivery.store import MemoryStore
 from fakes.delivery.world import CHALLENGER, CHAMPION, AliasBook, NewEvidence, Recorder, a_version, planned
 from fakes.kube.server import FakeTransport
 from fakes.kube.store import Event
@@ -51,8 +52,8 @@ from rollouts.model import Engine
 from tidegate.core.errors import Refused
 from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
-from tidegate.delivering import carrier_of, heartbeat
-from tidegate.testing import FakeChat, FakeTokenizer, MemoryStore
+from tidegate.delivering import heartbeat
+from tidegate.testing import FakeChat, FakeTokenizer
 from tidegate.way_back import Rollback, observe_regions, outcome_of, roll_back, rollback_carrier
 
 
@@ -328,7 +329,9 @@ class Place:
     ) -> Ending | None:
         try:
             ledger = await self.story.process(take)
-            async with self.fleets(life, carrier_of(ledger, self.spec)) as fleets:
+            unattended = self.spec.fleet.unattended.total_seconds()
+            carrier = Carrier(token=ledger.owner, who="test", over=ledger.over, unattended_seconds=unattended)
+            async with self.fleets(life, carrier) as fleets:
                 journal = Journal(ledger, self.time, [self.recorder], registry=self.aliases)
                 async with heartbeat(journal.beat, self.time):
                     result = await carry(self._context(journal, fleets, life))

@@ -1,7 +1,7 @@
 """A ledger in memory, with events and numbers to look at.
 
 Its store may be away, or take a question and not answer; it must not be asked by the thread that has the event loop.
-`tidegate.testing.MemoryStore` is for deliveries that many processes open and carry on at once.
+`MemoryStore` is for deliveries that many processes open and carry on at once.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fakes.delivery.store import MemoryStore
+
 from pipelines.requests import QueuedRequest
 from registry.model import DeliverySummary, Event, ModelVersion
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import OutsideError
-from tidegate.testing import MemoryStore
 
 
 class FakeRegistry(MlflowRegistry):

@@ -65,7 +65,7 @@ def die_on_trial(event: tidegate.DeliveryEvent) -> None:
 async def _deliver(path: str) -> None:
     spec = tidegate.load_spec(path)
     async with tidegate.connect(spec, **surroundings(spec, spec.path.parent)) as backends:
-        await tidegate.deliver(tidegate.plan(spec), backends, listeners=[die_on_trial])
+        await tidegate.deliver(backends, listeners=[die_on_trial])
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ async def test_a_version_is_delivered(spec: tidegate.Delivery, tmp_path: Path) -
     around = DYING.surroundings(spec, tmp_path)
     plan = tidegate.plan(spec)
     async with tidegate.connect(spec, **around) as backends:
-        result = await tidegate.deliver(plan, backends, listeners=[heard.append])
+        result = await tidegate.deliver(backends, listeners=[heard.append])
         found = await tidegate.status(backends)
     assert result.ending is tidegate.Ending.DELIVERED
     assert await served(around["fleets"]) == {"eu-west-1": "2", "us-east-1": "2"}
@@ -100,20 +100,6 @@ async def test_a_version_is_delivered(spec: tidegate.Delivery, tmp_path: Path) -
     assert [each.phase for each in found.regions] == [tidegate.RegionPhase.STEADY] * 2
     assert found.exit_code is tidegate.ExitCode.DELIVERED
     assert tidegate.plan(spec, version="1").champion.version == "2"
-
-
-async def test_an_outdated_plan_is_refused(spec: tidegate.Delivery, tmp_path: Path) -> None:
-    plan = tidegate.plan(spec, version="2")
-    third = tidegate.register(spec.model.name, write_tiny_model(tmp_path / "third", seed=3), alias="champion")
-    async with tidegate.connect(spec, **DYING.surroundings(spec, tmp_path)) as backends:
-        with pytest.raises(tidegate.PlanOutdated, match=f"champion is version {third.version} now, and was 1"):
-            await tidegate.deliver(plan, backends)
-        plan = tidegate.plan(spec, version="2")
-        spec.path.write_text(spec.path.read_text() + "# another line\n")
-        with pytest.raises(tidegate.PlanOutdated, match=r"delivery.yaml has changed since") as caught:
-            await tidegate.deliver(plan, backends)
-        assert (await tidegate.status(backends)).last is None
-    assert (caught.value.exit_code, caught.value.hint) == (tidegate.ExitCode.USAGE, "make it again")
 
 
 @pytest.mark.long
@@ -153,7 +139,7 @@ async def in_mid_delivery(
     clock = WaitingClock()
     around = DYING.surroundings(spec, folder) | {"clock": clock}
     async with tidegate.connect(spec, **around) as backends:
-        delivering = asyncio.create_task(tidegate.deliver(tidegate.plan(spec), backends))
+        delivering = asyncio.create_task(tidegate.deliver(backends))
         await clock.waits.wait()
         clock.goes.set()
         yield backends, delivering

@@ -18,14 +18,6 @@ from registry.versions import MlflowRegistry
 from tidegate.planning import plan_for
 
 
-def test_a_dry_run_of_what_may_begin_is_its_plan(tidegate: Tidegate, registered: Path, name: str) -> None:
-    before = tidegate("status", "delivery.yaml", "--last", "20").out + tidegate("model", "list", name).out
-    said = tidegate("deliver", "delivery.yaml", "--dry-run", "-o", "json")
-    assert (said.code, said.json["refusals"]) == (0, [])
-    assert said.json["steps"] == tidegate("plan", "delivery.yaml", "-o", "json").json["steps"]
-    assert tidegate("status", "delivery.yaml", "--last", "20").out + tidegate("model", "list", name).out == before
-
-
 def test_what_waits_for_mlflow_is_counted_while_its_process_lives(
     tidegate: Tidegate, delivery: Path, state: Path
 ) -> None:
@@ -92,7 +84,7 @@ def test_what_is_alive_is_not_resumed_and_what_is_over_neither(
     assert (closed.code, closed.out) == (130, "interrupted: the test says so\n")
 
 
-READERS = ("status", "plan", "deliver --dry-run", "status --last 20", "model list")
+READERS = ("status", "plan", "status --last 20", "model list")
 
 
 @pytest.mark.parametrize("command", READERS)

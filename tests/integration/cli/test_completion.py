@@ -21,7 +21,7 @@ TYPED = {
     "tidegate stat": "status",
     "tidegate gate co": "compare",
     "tidegate completion z": "zsh",
-    "tidegate status --out": "--output",
+    "tidegate status --la": "--last",
 }
 
 

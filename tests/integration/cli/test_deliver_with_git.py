@@ -100,8 +100,9 @@ def test_what_git_does_not_take_is_told_before_anything_begins(
         return [each["code"] for each in git["findings"]]
 
     monkeypatch.setenv("TIDEGATE_SPEC_GIT_PASSWORD", "wrong")
-    told = tidegate("deliver", "delivery.yaml", "--dry-run")
-    assert (told.code, "`deliver` would not begin: http://127.0.0.1" in told.out) == (4, True), told
+    told = tidegate("plan", "delivery.yaml")
+    # Who reviews a change of the spec may not have the rights of who delivers it.
+    assert (told.code, "`deliver` would not begin: http://127.0.0.1" in told.out) == (0, True), told
     said = tidegate("deliver", "delivery.yaml")
     assert (said.code, "check its address, `git.auth`" in said.err) == (4, True), said.err
     assert found() == ["git"]

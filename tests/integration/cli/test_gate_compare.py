@@ -37,15 +37,17 @@ def test_an_equal_endpoint_passes(tidegate: Tidegate, golden: Path, tmp_path: Pa
     assert [verdict["gate"] for verdict in said.json["verdicts"]] == ["quality", "errors"]
 
 
-def test_a_worse_endpoint_fails_and_ci_sees_why(tidegate: Tidegate, golden: Path, tmp_path: Path) -> None:
-    junit = tmp_path / "gate.xml"
+def test_a_worse_endpoint_fails_and_ci_sees_why(
+    tidegate: Tidegate, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with endpoint_server(right) as stable, endpoint_server(lambda _: "no idea") as canary:
         ends = ["--stable", stable.url, "--canary", canary.url]
-        said = tidegate("gate", "compare", golden, *ends, "--report", junit)
+        said = tidegate("gate", "compare", golden, *ends, "--ci")
         assert len(stable.bodies) < PROMPTS, "it ends with the first verdict"
     assert said.code == 1
     assert "golden: fail after" in said.out and "pairs of answers" in said.out
-    case = ElementTree.parse(junit).find(".//testcase[@name='quality']/failure")
+    case = ElementTree.parse("tidegate-junit.xml").find(".//testcase[@name='quality']/failure")
     assert case is not None and "worse than allowed whatever" in str(case.get("message"))
 
 

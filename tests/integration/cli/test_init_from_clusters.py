@@ -88,7 +88,6 @@ def test_what_a_region_gets_beside_it(clusters: FakeServers, tidegate: Tidegate)
     ]
     ignored = tidegate("rollout", "render", "delivery.yaml", "--as", "argo-ignore").out
     assert ("/spec/template/spec/containers" in ignored, "/spec/rules" in ignored) == (True, True)
-    assert "named by reference: they are not tidegate's" in tidegate("rollout", "diff", "delivery.yaml").err
 
 
 def test_istio_and_another_name(clusters: FakeServers, tidegate: Tidegate, tmp_path: Path) -> None:

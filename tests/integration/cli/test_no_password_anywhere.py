@@ -19,7 +19,7 @@ URIS = {
     "database": f"postgresql://ci-bot:{PASSWORD}@127.0.0.1:9/mlflow",
 }
 COMMANDS = (
-    ("deliver", "delivery.yaml", "--ci", "--report", "summary.md", "--report", "junit.xml"),
+    ("deliver", "delivery.yaml", "--ci"),
     ("plan", "delivery.yaml", "--output", "markdown"),
     ("plan", "delivery.yaml", "--debug"),
     ("status", "delivery.yaml"),

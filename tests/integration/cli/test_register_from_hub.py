@@ -89,7 +89,7 @@ REFUSED = {
     "hf://acme/private": "hf://acme/private@main: no such repository, or not for this token",
     "hf://acme/gated": "hf://acme/gated@main: no such repository, or not for this token",
     "hf://acme/support-llm@v9": ("hf://acme/support-llm@v9: no such revision; name a branch, a tag or a commit"),
-    "hf://support-llm": "`hf://support-llm` is no source of a model version; write a folder, runs:/RUN/",
+    "hf://support-llm": "`hf://support-llm` is no source of a model version; write a folder, hf://ORGANISATION/NAME@",
 }
 
 

@@ -41,7 +41,7 @@ def version(name: str, number: str = "2") -> ModelVersion:
     return ModelVersion(name=name, version=number, digest="d" * 64, files={}, size_bytes=0)
 
 
-def test_the_run_tells_the_story_by_itself(
+def test_the_run_tells_how_the_delivery_went(
     deliveries: MlflowDeliveries, client: MlflowClient, clock: FakeClock, name: str, tmp_path: Path
 ) -> None:
     ledger = deliveries.open_delivery(version(name), version(name, "1"), spec_digest="abc")

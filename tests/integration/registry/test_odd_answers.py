@@ -68,7 +68,6 @@ ASKED: tuple[Callable[[Store], object], ...] = (
     lambda store: store.search_runs("tidegate/m", {}),
     lambda store: store.create_run("tidegate/m", name="n", started=0, tags={}, params={}),
     lambda store: store.log("a", tags={"b": "c"}),
-    lambda store: store.runs_like("abcdefgh"),
     lambda store: store.claim("a", "b", "c"),
     lambda store: store.aliases("m"),
     lambda store: store.version("m", "1"),
@@ -251,15 +250,6 @@ def test_a_refusal_is_said_in_the_servers_words_and_not_tried_again(status: int,
     assert str(caught.value).startswith(f"MLflow store {there.uri}: answered {status}: no such thing; ")
     assert hint in str(caught.value)
     assert (caught.value.status, len(there.asked)) == (status, 1)
-
-
-def test_nobody_there_is_said_in_one_line() -> None:
-    with scripted(Answer()) as there:
-        pass
-    with pytest.raises(StoreUnreachable) as caught:
-        MlflowStore(there.uri).run("a")
-    said = f"MLflow store {there.uri}: no answer ([Errno 111] Connection refused); check the tracking URI"
-    assert str(caught.value).startswith(said)
 
 
 def test_no_secret_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

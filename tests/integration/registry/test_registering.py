@@ -11,14 +11,12 @@ from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
-from registry.conventions import SUMS, experiment_name
-from registry.errors import UnfitModel, UnknownModel
-from registry.files import digest_files, sums_of
+from registry.conventions import experiment_name
+from registry.files import digest_files
 from registry.mlflow import MlflowStore
 from registry.mlflow_client import as_global_store
 from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
-from tidegate.core.errors import UsageError
 
 FIRST_COMMAND = """
 import sys
@@ -33,10 +31,11 @@ def uri(request: pytest.FixtureRequest) -> str:
 
 
 def test_mlflows_library_reads_what_was_registered(uri: str, name: str, folder: Path, tmp_path: Path) -> None:
-    version = MlflowRegistry(uri).register(name, folder, description="the first")
+    version = MlflowRegistry(uri).register(name, folder)
+    tags = {"tidegate.digest": version.digest, "tidegate.size_bytes": str(version.size_bytes)}
     client = MlflowClient(uri, registry_uri=uri)
     found = client.get_model_version(name, "1")
-    assert (found.description, found.status) == ("the first", "READY")
+    assert (found.status, found.tags) == ("READY", tags)
     logged = client.get_logged_model(found.source.removeprefix("models:/"))
     assert (str(logged.status), logged.model_type) == ("READY", "LlamaForCausalLM")
     assert logged.artifact_location == client.get_model_version_download_uri(name, "1")
@@ -68,7 +67,7 @@ def test_two_first_commands_on_an_empty_state_make_one_store(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_what_a_run_logged_becomes_a_version_and_stays_where_it_is(
+def test_what_a_run_logged_is_adopted_and_stays_where_it_is(
     request: pytest.FixtureRequest, store: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
     uri = request.getfixturevalue(STORES[store])
@@ -76,34 +75,13 @@ def test_what_a_run_logged_becomes_a_version_and_stays_where_it_is(
     place = None if uri.startswith("http") else (tmp_path / "artifacts").as_uri()
     run = client.create_run(client.create_experiment(name, place)).info
     client.log_artifacts(run.run_id, str(folder), "out/weights")
+    client.create_registered_model(name)
+    client.create_model_version(name, f"runs:/{run.run_id}/out", run.run_id)
     registry = MlflowRegistry(uri)
 
-    version = registry.add(name, f"runs:/{run.run_id}/out")
+    version = registry.add(name, "1")
 
     assert (version.version, version.folders) == ("1", ("weights",))
     assert version.files == digest_files(folder)
-    found = client.get_model_version(name, "1")
-    assert (found.source, found.run_id) == (f"runs:/{run.run_id}/out", run.run_id)
     assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
-    sums = Path(client.download_artifacts(run.run_id, f"tidegate/{name}/1/{SUMS}", str(tmp_path)))
-    assert sums.read_text() == sums_of(version.files)
     assert registry.source(version).startswith(uri) == (store == "mlflow server")
-
-
-def test_a_run_without_a_model_makes_no_version(server: str, name: str, folder: Path) -> None:
-    client = MlflowClient(server, registry_uri=server)
-    run = client.create_run(client.create_experiment(name)).info.run_id
-    client.log_artifact(run, str(folder / "config.json"), "half")
-    registry = MlflowRegistry(server)
-
-    def register(run: str, path: str) -> None:
-        registry.add(name, f"runs:/{run}/{path}")
-
-    with pytest.raises(UsageError, match=f"runs:/none/model: there is no such run in {server}"):
-        register("none", "model")
-    with pytest.raises(UsageError, match=f"runs:/{run}/other: no file lies there"):
-        register(run, "other")
-    with pytest.raises(UnfitModel, match=r"no folder of it has config\.json and \*\.safetensors"):
-        register(run, "half")
-    with pytest.raises(UnknownModel):
-        registry.versions(name)

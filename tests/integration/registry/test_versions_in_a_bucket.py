@@ -15,7 +15,6 @@ from fakes.services.object_stores import BUCKET, S3_KEYS, SECRET_KEY, require_kn
 from registry.files import digest_files
 from registry.mlflow_client import open_client
 from registry.versions import MlflowRegistry
-from tidegate.cli.project import write_example
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow(reason="a bucket's server, and a process for each command")]
 WITHOUT = """
@@ -80,19 +79,6 @@ def test_a_version_of_others_is_adopted_and_brought_by_a_pod_with_keys(
     assert digest_files(tmp_path / "pod" / "model") == digest_files(folder)
 
 
-def test_a_version_is_registered_into_the_bucket_and_mlflow_finds_it_there(
-    uri: str, name: str, folder: Path, tmp_path: Path
-) -> None:
-    assert MlflowRegistry(uri).register(name, folder).files == digest_files(folder)
-    client = open_client(uri)
-    place = client.get_model_version_download_uri(name, "1")
-    assert place.startswith(f"s3://{BUCKET}/mlflow/")
-    import mlflow.artifacts
-
-    kept = Path(mlflow.artifacts.download_artifacts(place, dst_path=str(tmp_path), tracking_uri=uri))
-    assert digest_files(kept / "model") == digest_files(folder)
-
-
 @pytest.mark.long
 def test_a_pod_with_workload_identity_needs_no_keys(uri: str, name: str, folder: Path, tmp_path: Path) -> None:
     """As EKS gives it to a service account: a role, and a token in a file that the chain takes to STS."""
@@ -106,7 +92,7 @@ def test_a_pod_with_workload_identity_needs_no_keys(uri: str, name: str, folder:
     assert len(refused.stderr.splitlines()) == 1
 
     identity = {"AWS_ROLE_ARN": ROLE, "AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_REGION": "eu-west-1"}
-    brought = tidegate(uri, "--log-level", "debug", "model", "download", *place, **identity)
+    brought = tidegate(uri, "model", "download", *place, **identity)
     assert brought.returncode == 0, brought.stderr
     assert "of-the-service-account" not in brought.stdout + brought.stderr
     assert digest_files(tmp_path / "pod" / "model") == digest_files(folder)
@@ -122,34 +108,13 @@ def test_without_the_extra_its_command_is_told(uri: str, name: str, folder: Path
 
 
 @pytest.mark.long
-def test_a_plan_says_what_a_delivery_here_would_lack_and_none_is_begun(
-    uri: str, name: str, folder: Path, tmp_path: Path
-) -> None:
-    registry = MlflowRegistry(uri)
-    for alias in ("champion", "challenger"):
-        registry.register(name, folder, alias=alias)
-    write_example(tmp_path / "example" / "delivery.yaml")
-    spec = tmp_path / "example/delivery.yaml"
-    spec.write_text(spec.read_text().replace("model: {name: support-llm", f"model: {{name: {name}"))
-    said = {"TEST_NOT_INSTALLED": "boto3", **S3_KEYS}
-    lacks = "this needs boto3, which is not installed; run: pip install 'boto3<2,>=1.40'"
-    planned = tidegate(uri, "plan", str(spec), **said)
-    # The digests of a version lie next to its files.
-    assert planned.stderr.endswith(f"tidegate: {lacks}\n")
-    begun = tidegate(uri, "deliver", str(spec), "--state", str(tmp_path / "state"), **said)
-    assert (planned.returncode, begun.returncode) == (2, 2)
-    assert begun.stderr.endswith(f"tidegate: {lacks}\n")
-    assert not tidegate(uri, "status", str(spec), "-o", "name").stdout
-
-
-@pytest.mark.long
 def test_keys_that_the_store_refuses_are_in_no_output(
     bucket: tuple[str, Mapping[str, str]], uri: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
     MlflowRegistry(uri).register(name, folder)
     require_known_keys(bucket[0])
     place = (f"models:/{name}/1", str(tmp_path / "pod"))
-    told = tidegate(uri, "--log-level", "debug", "model", "download", *place, "--debug", **S3_KEYS)
+    told = tidegate(uri, "model", "download", *place, "--debug", **S3_KEYS)
     assert told.returncode == 4
     assert "s3://models/mlflow/" in told.stderr
     assert SECRET_KEY not in told.stdout + told.stderr

@@ -230,7 +230,7 @@ def test_no_output_has_the_secret_even_when_the_server_repeats_it(
     with guarded(lambda *_: False) as door:
         (tmp_path / "access.yaml").write_text(json.dumps(WAYS[way]))
         place = ["--prometheus", door.address, "--prometheus-access", "access.yaml"]
-        arms = ["--region", "eu", "--stable", "6", "--canary", "7", "--report", "junit.xml"]
+        arms = ["--region", "eu", "--stable", "6", "--canary", "7", "--ci"]
         command = ["gate", "check", "gates.yaml", *place, *arms]
         codes = [main(command), main(["--debug", *command])]
     told = capfd.readouterr()

@@ -55,5 +55,6 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_starting_tidegate_creates_nothing(tmp_path: Any) -> None:
-    subprocess.run([sys.executable, "-m", "tidegate.cli"], cwd=tmp_path, capture_output=True, check=False)
+    code = "from tidegate.cli import main; main([])"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True)
     assert list(tmp_path.iterdir()) == []

@@ -36,7 +36,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 TRUST = "spec: {variables: [JUDGE_KEY], plugins: {middleware: [evil.Backdoor]}}\n"
 READS_A_SPEC = (
     *("plan", "deliver", "status", "status --last 2", "report", "stage open", "doctor", "serve", "rollout render"),
-    *("rollout render --as workflow", "rollback --to 1 --start --yes", "audit verify --all", "doctor --send-test"),
+    *("rollout render --as workflow", "rollback --to 1 --start --yes", "audit verify --all"),
     *("engine build models:/m/1", "fleet up", "slo export {} slo"),
 )
 

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import prompts_in
 from tidegate.cli import main
-from tidegate.cli.options import selected_regions
-from tidegate.core.spec import SpecError, load_spec
+from tidegate.core.spec import SpecError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -30,13 +28,6 @@ def test_a_file_that_is_too_large_is_told_by_its_size_and_not_read(tmp_path: Pat
         file.truncate(3 << 30)
     with pytest.raises(SpecError, match="found 3,072 MiB; expected one prompt a line, at most"):
         prompts_in(prompts)
-
-
-def test_a_context_is_the_region_that_it_reaches(clusters: Path) -> None:
-    spec = load_spec(clusters, Delivery)
-    assert selected_regions(spec, (), None) == ()
-    assert selected_regions(spec, (), "prod-us-east-1") == ("us-east-1",)
-    assert selected_regions(spec, ["us-east-1"], "prod-us-east-1") == ("us-east-1",)
 
 
 @pytest.mark.long

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -15,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tidegate.cli.endings import ended_by
-from tidegate.core.adapters.extras import NotInstalled, distribution_of, extras, not_installed, require
+from tidegate.core.adapters.extras import NotInstalled, distribution_of, require
 from tidegate.core.errors import ExitCode
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -27,27 +26,10 @@ BROUGHT_ALONG = {"certifi", "httpx2", "jsonpointer", "markupsafe", "pydantic_cor
 """By httpx, jinja2, jsonpatch, pydantic and requests, which the core has, and by huggingface-hub."""
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"),
-    [
-        ("locust", "load"),
-        ("starlette.applications", "server"),
-        ("google.cloud.storage", "gcs"),
-    ],
-)
-def test_the_packages_of_the_smallest_extra_are_named_and_no_index_needs_tidegate(module: str, extra: str) -> None:
-    top = module.partition(".")[0]
-    told, _, packages = str(not_installed(module)).partition("; run: pip install ")
-    assert told == f"this needs {top}, which is not installed"
-    named = {canonicalize_name(Requirement(each).name) for each in shlex.split(packages)}
-    assert named == extras()[extra].keys()
-    assert "tidegate" not in named
-
-
 def test_a_command_that_needs_it_ends_in_one_line_as_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     error = ModuleNotFoundError("No module named 'locust'", name="locust")
     assert ended_by(error, debug=False) == ExitCode.USAGE
-    told = "tidegate: this needs locust, which is not installed; run: pip install 'gevent>=26' 'locust<3,>=2.47'\n"
+    told = "tidegate: this needs locust, which is not installed; run: pip install 'locust<3,>=2.47'\n"
     assert capsys.readouterr().err == told
 
 
@@ -56,7 +38,7 @@ def test_what_another_process_needs_is_looked_for_before_it_starts(monkeypatch: 
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
     sys.path_importer_cache.clear()
-    with pytest.raises(NotInstalled, match=r"needs uvicorn, .*'uvicorn<1,>=0\.54'"):
+    with pytest.raises(NotInstalled, match=r"needs uvicorn, .* run: pip install uvicorn"):
         require("uvicorn")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.text import code_cell, table_cell
+from tidegate.core.text import table_cell
 
 SPAN = re.compile(r"(?s)\\.|(`+)(?!`).*?(?<!`)\1(?!`)")
 
@@ -42,8 +42,3 @@ def test_nothing_lively_is_left_outside_code(text: str) -> None:
     words = outside_code(markdown, escaped=True)
     assert "://" not in words and not re.search(r"(?<!\w)@\w|#\d", words)
     assert not re.search(r"[<>|\[\]]", outside_code(markdown, escaped=False))
-
-
-def test_code_is_one_cell() -> None:
-    assert code_cell("canary@eu|x\ny") == "`canary@eu¦x y`"
-    assert code_cell("") == "`-`"

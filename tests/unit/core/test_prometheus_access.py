@@ -131,7 +131,7 @@ IN_SECRET = {"secret": {"name": "p", "key": "k"}}
         ({"bearer": {"env": "T"}}, ["bearer"]),
         ({"bearer": IN_SECRET}, []),
         ({"basic": {"username": "me", "password": IN_SECRET}}, ["basic"]),
-        ({"basic": {"username": IN_SECRET, "password": IN_SECRET, "header": IN_SECRET["secret"]}}, []),
+        ({"basic": {"username": "me", "password": IN_SECRET, "header": IN_SECRET["secret"]}}, []),
         ({"certificate": {"certificate": IN_SECRET, "key": IN_SECRET}}, ["certificate"]),
         ({"sigv4": {"region": "eu-west-1"}}, []),
     ],

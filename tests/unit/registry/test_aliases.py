@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from fakes.delivery.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from registry.errors import StoreUnreachable, UnknownAlias
 from registry.model import SERVING, Serving, ServingAliases, StoredVersion
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import UsageError
-from tidegate.testing import MemoryStore
 
 NUMBERS = [str(number) for number in range(1, 6)]
 number = st.sampled_from(NUMBERS)
@@ -48,43 +48,30 @@ class Book(MemoryStore):
         return dict(self.aliases("m") or {})
 
 
-def promote(version: str, aliases: Mapping[str, str]) -> dict[str, str]:
-    return Book(aliases).move("promote", version)
+MOVES: dict[str, tuple[Book, str, str, dict[str, str]]] = {
+    "the champion becomes previous, the challenger champion": (
+        Book({"champion": "2", "previous": "1", "challenger": "3"}), "promote", "3", {"champion": "3", "previous": "2"}
+    ),
+    "the first champion has no previous": (Book({"challenger": "1"}), "promote", "1", {"champion": "1"}),
+    "after a rollback previous is the one before": (
+        Book({"champion": "3", "previous": "2"}, replaced={"2": "1"}), "reinstate", "2",
+        {"champion": "2", "previous": "1"},
+    ),
+    "the one before is unknown": (Book({"champion": "3", "previous": "2"}), "reinstate", "2", {"champion": "2"}),
+    "the one before is gone": (
+        Book({"champion": "3", "previous": "2"}, replaced={"2": "1"}, served=["2", "3"]), "reinstate", "2",
+        {"champion": "2"},
+    ),
+    "a champion that stays keeps the previous that somebody gave it": (
+        Book({"champion": "3", "previous": "1"}), "reinstate", "3", {"champion": "3", "previous": "1"}
+    ),
+}  # fmt: skip
 
 
-def test_the_champion_becomes_previous_and_the_challenger_champion() -> None:
-    assert promote("3", {"champion": "2", "previous": "1", "challenger": "3"}) == {"champion": "3", "previous": "2"}
-
-
-def test_the_first_champion_has_no_previous() -> None:
-    assert promote("1", {"challenger": "1"}) == {"champion": "1"}
-
-
-def test_after_a_rollback_previous_is_the_one_before() -> None:
-    book = Book({"champion": "3", "previous": "2"}, replaced={"2": "1"})
-    assert book.move("reinstate", "2") == {"champion": "2", "previous": "1"}
-
-
-@pytest.mark.parametrize(
-    ("replaced", "served"),
-    [({}, ["2", "3"]), ({"2": "1"}, ["2", "3"]), ({"2": "2"}, ["2", "3"])],
-    ids=["unknown", "gone", "itself"],
-)
-def test_after_a_rollback_to_a_version_with_none_before_it_there_is_no_previous(
-    replaced: dict[str, str], served: list[str]
-) -> None:
-    book = Book({"champion": "3", "previous": "2", "challenger": "4"}, replaced=replaced, served=served)
-    assert book.move("reinstate", "2") == {"champion": "2", "challenger": "4"}
-
-
-def test_a_champion_that_stays_keeps_the_previous_that_somebody_gave_it() -> None:
-    book = Book({"champion": "3", "previous": "1"})
-    assert book.move("reinstate", "3") == {"champion": "3", "previous": "1"}
-    assert book.moves == 0
-
-
-def test_a_previous_that_is_the_champion_goes() -> None:
-    assert Book({"champion": "1", "previous": "1"}).move("reinstate", "1") == {"champion": "1"}
+@pytest.mark.parametrize("case", MOVES)
+def test_where_aliases_point_afterwards(case: str) -> None:
+    book, rule, version, told = MOVES[case]
+    assert book.move(rule, version) == told
 
 
 @given(aliases=books, version=number, replaced=st.just("") | number, rule=st.sampled_from(["promote", "reinstate"]))

@@ -5,12 +5,13 @@ from collections.abc import Callable
 import pytest
 from fakes.clock import sleep_of
 from fakes.delivery.records import slow
+from fakes.delivery.store import MemoryStore
 
 from registry.deliveries import LIVE_SECONDS, MlflowDeliveries
 from registry.errors import DeliveryLost, DeliveryRuns, StopAsked
 from registry.ledger import MlflowLedger
 from registry.model import Event, ModelVersion
-from tidegate.testing import FakeClock, MemoryStore
+from tidegate.testing import FakeClock
 
 NAME = "support-llm"
 
@@ -66,6 +67,7 @@ def test_two_deliveries_of_one_model_never_run_at_once(deliveries: MlflowDeliver
     with pytest.raises(DeliveryRuns, match=f"delivery {first.delivery} of {NAME} runs"):
         begin()
     assert [summary.id for summary in deliveries.deliveries(NAME)] == [first.delivery]
+    deliveries.open_delivery(version(f"{NAME}-other"), None, spec_digest="s")
 
 
 def test_after_one_ended_the_next_may_begin(deliveries: MlflowDeliveries, begin: Begin, clock: FakeClock) -> None:
@@ -78,28 +80,14 @@ def test_after_one_ended_the_next_may_begin(deliveries: MlflowDeliveries, begin:
     assert [summary.id for summary in deliveries.deliveries(NAME, last=1)] == [second.delivery]
 
 
-def test_two_models_are_delivered_at_once(deliveries: MlflowDeliveries, begin: Begin) -> None:
-    begin()
-
-    deliveries.open_delivery(version(f"{NAME}-other"), None, spec_digest="s")
-
-
-def test_a_beat_keeps_it_alive(begin: Begin, clock: FakeClock) -> None:
+@pytest.mark.parametrize("sign", [MlflowLedger.beat, lambda ledger: ledger.append(slow()[0])], ids=["beat", "event"])
+def test_a_beat_and_an_event_keep_it_alive(
+    begin: Begin, clock: FakeClock, sign: Callable[[MlflowLedger], object]
+) -> None:
     ledger = begin()
     clock.elapsed += LIVE_SECONDS - 1
-    ledger.beat()
+    sign(ledger)
     clock.elapsed += LIVE_SECONDS - 1
-
-    with pytest.raises(DeliveryRuns):
-        begin()
-
-
-def test_an_event_is_a_sign_of_life_whatever_time_it_carries(begin: Begin, clock: FakeClock) -> None:
-    ledger = begin()
-    clock.elapsed += LIVE_SECONDS - 1
-    ledger.append(slow()[0])
-    clock.elapsed += LIVE_SECONDS - 1
-
     with pytest.raises(DeliveryRuns):
         begin()
 

@@ -114,32 +114,21 @@ def below(folder: str, names: tuple[str, ...] = HF) -> list[str]:
     return [f"{folder}/{name}" for name in names]
 
 
-@pytest.mark.parametrize("folder", ["model", "data/export/hf", "artifacts/snapshots/7"])
-def test_the_one_folder_with_a_model_is_found_wherever_it_lies(folder: str) -> None:
-    layout = survey([*below(folder), "MLmodel", "notes/readme.md"])
-
-    assert layout.folders == (folder,)
-    assert layout.places == dict(zip(HF, below(folder), strict=True))
-
-
-def test_artifacts_that_are_the_model_themselves_leave_mlflows_own_descriptions_out() -> None:
-    layout = survey([*HF, "MLmodel", "conda.yaml", "requirements.txt", "input_example.json"])
-
-    assert layout.folders == ("",)
-    assert set(layout.places) == set(HF)
+LAYOUTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "wherever it lies": ([*below("data/export/hf"), "MLmodel", "notes/readme.md"], ("data/export/hf",)),
+    "with a tokenizer of its own": ([*below("model"), *below("components/tokenizer", HF[2:3])], ("model",)),
+    "with checkpoints below it": ([*below("model"), *below("model/checkpoint-10")], ("model",)),
+    "the tokenizer that transformers logs next to it": (list(TRANSFORMERS), ("model", "components/tokenizer")),
+    "the artifacts themselves": ([*HF, "MLmodel", "conda.yaml", "requirements.txt", "input_example.json"], ("",)),
+}
 
 
-def test_the_tokenizer_that_transformers_logs_next_to_the_model_belongs_to_it() -> None:
-    layout = survey(TRANSFORMERS)
-
-    assert layout.folders == ("model", "components/tokenizer")
-    assert layout.places["tokenizer.json"] == "components/tokenizer/tokenizer.json"
-    assert layout.places["config.json"] == "model/config.json"
-    assert len(layout.places) == 6
-
-
-def test_a_folder_with_a_tokenizer_of_its_own_needs_no_other() -> None:
-    assert survey([*below("model"), *below("components/tokenizer", ("tokenizer.json",))]).folders == ("model",)
+@pytest.mark.parametrize("case", LAYOUTS)
+def test_the_one_folder_with_a_model_is_found(case: str) -> None:
+    paths, folders = LAYOUTS[case]
+    layout = survey(paths)
+    assert (layout.folders, "MLmodel" in layout.places) == (folders, False)
+    assert set(HF) - {"model.safetensors"} <= layout.places.keys()
 
 
 def test_what_lies_in_both_folders_is_taken_from_the_first() -> None:
@@ -161,15 +150,11 @@ def test_code_and_pickles_next_to_the_weights_are_left_out() -> None:
     assert layout.left_out == ("model/modeling.py", "model/rng/state.PT", "model/training_args.bin")
 
 
-def test_checkpoints_below_a_model_are_a_part_of_it() -> None:
-    assert survey([*below("model"), *below("model/checkpoint-10")]).folders == ("model",)
-
-
 def test_of_several_folders_none_is_guessed() -> None:
     paths = [*below("base"), *below("tuned")]
 
     with pytest.raises(
-        UnfitModel, match=r"^models:/m/1: 2 folders could be served, such as base and tuned; .*RUN/PATH$"
+        UnfitModel, match=r"^models:/m/1: 2 folders could be served, such as base and tuned; .*RUN/PATH', NAME\)$"
     ):
         survey(paths)
 
@@ -207,53 +192,32 @@ def test_the_card_says_what_the_config_says(tmp_path: Path) -> None:
     assert read_card(write(tmp_path), FILES) == "LlamaForCausalLM"
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "sub/optimizer.pt", "W.PKL", "last.ckpt", "rng.pth"])
-def test_a_file_that_may_be_pickled_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnfitModel, match=f"^{name}: may hold pickled objects; convert the weights to safetensors$"):
-        read_card(write(tmp_path), (*FILES, name))
+BAD: dict[str, tuple[set[str], dict[str, object] | str, str]] = {
+    **{name: ({*FILES, name}, {}, f"^{name}: may hold pickled objects; convert the weights to safetensors$")
+       for name in ("pytorch_model.bin", "sub/optimizer.pt", "W.PKL")},
+    "code": ({*FILES, "modeling_x.py"}, {}, r"modeling_x\.py: custom code"),
+    "a pointer to code": (set(FILES), {"auto_map": {"AutoModel": "evil--x"}}, "auto_map asks for custom code"),
+    "no config": (set(FILES) - {"config.json"}, {}, "no config.json"),
+    "no weights": (set(FILES) - {"model.safetensors"}, {}, r"no \*.safetensors"),
+    "no tokenizer": (set(FILES) - {"tokenizer.json"}, {}, "no tokenizer"),
+    "no JSON": (set(FILES), "{", r"config\.json: not JSON"),
+    "no architecture": (set(FILES), {"architectures": []}, "expected exactly one"),
+    "a line end": ({*FILES, "a\nb.json"}, {}, "is no name for a file of a model"),
+    "a backslash": ({*FILES, "a\\b.json"}, {}, "is no name for a file of a model"),
+}  # fmt: skip
 
 
-def test_custom_code_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnfitModel, match=r"modeling_x\.py: custom code"):
-        read_card(write(tmp_path), (*FILES, "modeling_x.py"))
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_a_pointer_to_custom_code_is_refused(tmp_path: Path, name: str) -> None:
-    write(tmp_path)
-    (tmp_path / name).write_text(json.dumps({"auto_map": {"AutoModel": "evil--x"}}))
-
-    with pytest.raises(UnfitModel, match="auto_map asks for custom code"):
-        read_card(tmp_path, {*FILES, name})
-
-
-@pytest.mark.parametrize(
-    ("missing", "said"),
-    [
-        ("config.json", "no config.json"),
-        ("model.safetensors", r"no \*.safetensors"),
-        ("tokenizer.json", "no tokenizer"),
-    ],
-)
-def test_what_is_missing_is_named(tmp_path: Path, missing: str, said: str) -> None:
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_not_served_is_refused_by_name(tmp_path: Path, case: str) -> None:
+    paths, config, said = BAD[case]
+    write(tmp_path, **(config if isinstance(config, dict) else {}))
+    if isinstance(config, str):
+        (tmp_path / "config.json").write_text(config)
     with pytest.raises(UnfitModel, match=said):
-        read_card(write(tmp_path), set(FILES) - {missing})
+        read_card(tmp_path, paths)
 
 
-def test_a_config_that_is_not_json_is_named(tmp_path: Path) -> None:
-    write(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-
-    with pytest.raises(UnfitModel, match=r"config\.json: not JSON"):
-        read_card(tmp_path, FILES)
-
-
-def test_a_model_has_exactly_one_architecture(tmp_path: Path) -> None:
-    with pytest.raises(UnfitModel, match="expected exactly one"):
-        read_card(write(tmp_path, architectures=[]), FILES)
-
-
-@pytest.mark.parametrize("name", ["a\nb.json", "a\\b.json"])
-def test_a_file_name_that_sha256sum_would_write_in_another_way_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnfitModel, match="is no name for a file of a model"):
-        read_card(write(tmp_path), (*FILES, name))
+def test_a_pointer_to_code_in_any_description_is_refused(tmp_path: Path) -> None:
+    (write(tmp_path) / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": "evil--x"}}))
+    with pytest.raises(UnfitModel, match=r"tokenizer_config\.json: auto_map"):
+        read_card(tmp_path, {*FILES, "tokenizer_config.json"})

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pytest
+from fakes.delivery.store import MemoryStore
 
 from registry.conventions import CARRIER, HEARTBEAT, MODEL, OWNER_PREFIX, VERSION, experiment_name
 from registry.deliveries import MlflowDeliveries
 from registry.errors import LedgerForged, UnknownDelivery
 from registry.model import ModelVersion
 from tidegate.core.errors import UsageError
-from tidegate.testing import FakeClock, MemoryStore
+from tidegate.testing import FakeClock
 
 ONE, TWO = f"{1:032x}", f"{2:032x}"
 

@@ -3,13 +3,14 @@
 from datetime import timedelta
 
 import pytest
+from fakes.delivery.store import MemoryStore
 
 from registry.conventions import CARRIER, CHAMPION, HEARTBEAT, MODEL, VERSION
 from registry.deliveries import LIVE_SECONDS, MlflowDeliveries, this_machine, why_dead
 from registry.model import DeliverySummary
 from registry.record import Carrier
 from tidegate.core.clock import WATCH_SECONDS, Life, Watch
-from tidegate.testing import START, FakeClock, MemoryStore
+from tidegate.testing import START, FakeClock
 
 NOBODY = 2**31 - 1
 """No process has it."""

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from registry.mlflow import MlflowStore, clients_of
+from registry.mlflow import MlflowStore
 from registry.mlflow_client import open_client
 from registry.ports import limit_calls
 from tidegate.core.errors import TidegateError, UsageError
@@ -52,17 +52,3 @@ def test_no_log_line_of_mlflows_library_holds_a_password(capsys: pytest.CaptureF
 def test_nobody_elses_host_gets_a_token(address: str) -> None:
     with pytest.raises(TidegateError, match=r"is not read|must be of the form"):
         MlflowStore("sqlite:///none.db").listed(address)
-
-
-@pytest.mark.parametrize(
-    ("address", "packages"),
-    [
-        ("s3://models/a", ("boto3",)),
-        ("gs://models/a", ("google.cloud.storage",)),
-        ("wasbs://m@ours.blob.core.windows.net/a", ("azure.storage.blob", "azure.identity")),
-        ("mlflow-artifacts:/1/a", ()),
-        ("/models/a", ()),
-    ],
-)
-def test_each_store_is_read_by_its_providers_package(address: str, packages: tuple[str, ...]) -> None:
-    assert clients_of(address) == packages

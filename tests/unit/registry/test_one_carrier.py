@@ -10,6 +10,7 @@ import pytest
 from fakes.clock import FakeClock, sleep_of
 from fakes.clusters.interleaving import Interleaving
 from fakes.delivery.records import slow
+from fakes.delivery.store import MemoryStore
 
 from registry.conventions import CARRIER, OWNER_PREFIX
 from registry.deliveries import LIVE_SECONDS, MlflowDeliveries
@@ -19,7 +20,6 @@ from registry.model import Event, ModelVersion
 from registry.record import Carrier
 from tidegate.core.clock import WATCH_SECONDS
 from tidegate.core.errors import Refused
-from tidegate.testing import MemoryStore
 
 NAME = "support-llm"
 VERSION = ModelVersion(name=NAME, version="2", digest="d" * 64, files={}, size_bytes=0)
@@ -77,14 +77,6 @@ async def test_of_several_that_resume_at_once_exactly_one_does(seed: int) -> Non
     await place.story.process(lambda: one.append(slow()[0]))
     with pytest.raises(DeliveryLost, match="carried on by another process"):
         await place.story.process(lambda: dead.append(slow()[1]))
-
-
-async def test_one_that_is_carried_is_not_carried_on() -> None:
-    place = Place(1)
-    dead = await place.story.process(place.opens("gone"))
-    await place.story.time.sleep(LIVE_SECONDS + 1)
-    await place.all_at_once(place.resumes("ci-1", dead.delivery))
-    assert await place.all_at_once(place.resumes("ci-2", dead.delivery)) == []
 
 
 async def test_a_claim_of_one_that_died_holds_nobody_up_for_ever() -> None:

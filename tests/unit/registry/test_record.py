@@ -1,13 +1,12 @@
 from datetime import UTC, datetime
 
 import pytest
-from fakes.delivery.records import delivered, slow
+from fakes.delivery.records import slow
 
 from registry.chain import linked
 from registry.model import Event, StepId
 from registry.record import (
     MAX_PARTS,
-    STORY_CHARACTERS,
     TAG_CHARACTERS,
     describe,
     entry_tags,
@@ -84,34 +83,10 @@ def test_a_step_names_its_region(step: str, region: str | None) -> None:
 
 
 def test_a_list_of_runs_shows_where_each_region_stands() -> None:
-    tags = summary_tags("support-llm 2", [event()])
+    tags = summary_tags(event())
 
     assert tags["tidegate.region.eu-west-1"] == "canary@eu-west-1/25 done"
     assert tags["tidegate.last_step"] == "canary@eu-west-1/25"
-    assert "support-llm 2" in tags["mlflow.note.content"]
-
-
-def test_the_story_tells_every_step_and_the_ending() -> None:
-    story = describe("support-llm 4", slow(), "rolled-back", "too slow")
-
-    assert story.startswith("**support-llm 4 was rolled back: too slow**\n")
-    assert (
-        "| `canary@eu-west-1/25` | **verdict** | latency: **fail**, TTFT p95 is more than 30% above stable |" in story
-    )
-
-
-def test_a_long_story_keeps_its_beginning_and_its_end_within_one_tag() -> None:
-    events = delivered() * 20
-    story = describe("support-llm 2", events)
-
-    assert len(story) <= STORY_CHARACTERS
-    assert f"`{events[0].step}` | started" in story
-    assert story.rstrip().endswith("| `delivery` | **closed** | every gate passed |")
-    assert "events left out here" in story
-
-
-def test_a_message_cannot_break_the_table() -> None:
-    assert "a\\|b c" in describe("m", [event("a|b\nc")])
 
 
 def test_metric_names_hold_only_what_mlflow_takes() -> None:
@@ -119,8 +94,6 @@ def test_metric_names_hold_only_what_mlflow_takes() -> None:
 
 
 def test_the_words_of_others_link_nowhere_and_load_nothing_in_the_note() -> None:
-    said = "<img src=https://evil.example/beacon> [Approve here](https://evil.example) @team"
-    story = describe(said, [Event(at=AT, step="a|b`", kind="[x](y)", message=said, data={})], "failed", said)
+    said = "<img src=https://evil.example/beacon> [Approve here](https://evil.example)\n@team"
     told = "\\<img `src=https://evil.example/beacon>` \\[Approve `here](https://evil.example)` `@team`"
-    assert story.count(told) == 3
-    assert "<img" not in story.replace("\\<img", "") and "[x](y)" not in story
+    assert describe("m 4", "failed", said) == f"**m 4 was rolled back after a failure: {told}**\n"

@@ -4,13 +4,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fakes.delivery.store import MemoryStore
 
 from registry.errors import UnfitModel, UnknownModel
 from registry.files import digest_files, whole_digest
 from registry.model import EngineRecord, Serving
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import UsageError
-from tidegate.testing import MemoryStore, write_tiny_model
+from tidegate.testing import write_tiny_model
 
 
 @pytest.fixture
@@ -28,12 +29,8 @@ def folder(tmp_path: Path) -> Path:
     return write_tiny_model(tmp_path / "source")
 
 
-def aliases(registry: MlflowRegistry, name: str) -> dict[str, str]:
-    return {alias: version.version for version in registry.versions(name) for alias in version.aliases}
-
-
 def test_a_registered_folder_is_found_by_number_and_alias(registry: MlflowRegistry, name: str, folder: Path) -> None:
-    version = registry.register(name, folder, description="the first", alias="champion")
+    version = registry.register(name, folder, alias="champion")
 
     assert version.uri == f"models:/{name}/1"
     assert version.files == digest_files(folder)
@@ -51,52 +48,17 @@ def test_an_unknown_version_is_answered_with_those_there_are(registry: MlflowReg
         registry.resolve(name, "9")
 
 
-def test_going_back_version_by_version_ends_at_the_first(registry: MlflowRegistry, name: str, folder: Path) -> None:
-    for _ in range(3):
-        registry.promote(registry.register(name, folder, alias="challenger"))
-    assert aliases(registry, name) == {"champion": "3", "previous": "2"}
-
-    registry.reinstate(registry.resolve(name, "previous"))
-    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
-    registry.reinstate(registry.resolve(name, "champion"))
-    assert aliases(registry, name) == {"champion": "2", "previous": "1"}
-    registry.reinstate(registry.resolve(name, "previous"))
-    assert aliases(registry, name) == {"champion": "1"}
-
-
-def test_after_a_rollback_the_next_champion_took_over_from_the_one_that_serves(
-    registry: MlflowRegistry, name: str, folder: Path
-) -> None:
-    for _ in range(2):
-        registry.promote(registry.register(name, folder))
-    registry.reinstate(registry.resolve(name, "1"))
-    third = registry.register(name, folder, alias="challenger")
-
-    registry.promote(third)
-
-    assert aliases(registry, name) == {"champion": "3", "previous": "1"}
-    assert Serving.of(registry.tags(third)).replaced == "1"
-
-
-def test_a_download_is_the_registered_folder(registry: MlflowRegistry, name: str, folder: Path, tmp_path: Path) -> None:
-    version = registry.register(name, folder)
-
-    got = registry.download(version, tmp_path / "engine")
-
-    assert got == tmp_path / "engine" / "model"
-    assert digest_files(got) == version.files
-    assert [path.name for path in (tmp_path / "engine").iterdir()] == ["model"]
-
-
-def test_a_download_that_was_damaged_since_is_replaced(
+def test_a_download_is_the_registered_folder_and_replaces_one_that_was_damaged(
     registry: MlflowRegistry, name: str, folder: Path, tmp_path: Path
 ) -> None:
     version = registry.register(name, folder)
     got = registry.download(version, tmp_path / "engine")
-    (got / "config.json").write_text("{}")
-    (got / "extra.json").write_text("{}")
-
-    assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
+    assert got == tmp_path / "engine" / "model"
+    assert [path.name for path in (tmp_path / "engine").iterdir()] == ["model"]
+    for _ in range(2):
+        assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
+        (got / "config.json").write_text("{}")
+        (got / "extra.json").write_text("{}")
 
 
 def test_files_with_pickles_are_not_registered(registry: MlflowRegistry, name: str, folder: Path) -> None:

@@ -1,15 +1,13 @@
 """What `pip install tidegate` leaves out, and the command that brings it.
 
-The metadata of the distribution says which extra has a package, so that there is no second list. A package is
+The metadata of the distribution says which versions fit, so that there is no second list. A package is
 imported where it is first needed; the `ModuleNotFoundError` is told by `not_installed` at the end of a command.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 
@@ -56,36 +54,19 @@ def require(*modules: str) -> None:
 
 
 def install_command(module: str) -> str:
-    """The command that brings a top-level module, and with it whatever the smallest extra has that has it."""
+    """The command that brings a top-level module, in a version that tidegate takes."""
+    # No command that works needs it.
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     name = distribution_of(module)
-    having = [packages for packages in extras().values() if name in packages]
-    # By their own names, since an index need not have tidegate.
-    return f"pip install {shlex.join(min(having, key=len, default={name: name}).values())}"
+    with suppress(PackageNotFoundError):
+        for each in map(Requirement, distribution(US).requires or ()):
+            if canonicalize_name(each.name) == name:
+                return f"pip install {shlex.quote(f'{each.name}{each.specifier}')}"
+    return f"pip install {name}"
 
 
 def distribution_of(module: str) -> str:
     """The name, in its canonical form, of the distribution that has a top-level module."""
     return NAMED_OTHERWISE.get(module, module.lower().replace("_", "-"))
-
-
-@cache
-def extras() -> Mapping[str, Mapping[str, str]]:
-    """The distributions that each extra names, by their canonical names, as pip installs them."""
-    # No command that works needs it.
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
-    try:
-        us = distribution(US)
-    except PackageNotFoundError:
-        return {}
-    # Other extras of tidegate are named beside their packages.
-    required = [Requirement(each) for each in us.requires or () if not each.startswith(f"{US}[")]
-    return {
-        extra: {
-            canonicalize_name(each.name): f"{each.name}{each.specifier}"
-            for each in required
-            if each.marker and each.marker.evaluate({"extra": extra}) and not each.marker.evaluate({"extra": ""})
-        }
-        for extra in us.metadata.get_all("Provides-Extra") or ()
-    }

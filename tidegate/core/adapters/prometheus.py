@@ -233,9 +233,8 @@ class PrometheusClient:
                 raise CredentialMissing(message, hint="write the token alone, in one line")
             return {**headers, "Authorization": f"Bearer {token}"}, (token,)
         if auth and auth.basic:
-            name, password = auth.basic.username, text(auth.basic.password)
-            both = f"{name if isinstance(name, str) else text(name)}:{password}"
-            encoded = b64encode(both.encode()).decode()
+            password = text(auth.basic.password)
+            encoded = b64encode(f"{auth.basic.username}:{password}".encode()).decode()
             return {**headers, "Authorization": f"Basic {encoded}"}, (password, encoded)
         if auth and auth.sigv4:
             return self._signed(auth.sigv4, url, headers)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.delivery.store import MemoryStore
 from fakes.delivery.world import GOLDEN, World, a_spec
 from fakes.metrics.asked import FakeQueries
 
@@ -24,7 +25,7 @@ from tidegate.connect import refuse_unlike
 from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
 from tidegate.planning import require_assessments
-from tidegate.testing import FakeFleet, MemoryStore
+from tidegate.testing import FakeFleet
 
 ARM = 'version="{{.version}}"'
 GATES: dict[str, dict[str, Any]] = {

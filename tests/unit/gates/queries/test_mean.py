@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes.delivery.store import MemoryStore
 from fakes.metrics.asked import decided, plan_of, refusal_of
 
 from gates.analyses.assessments import WithAssessments
@@ -18,7 +19,7 @@ from gates.sequential_test import AnalysisPlan
 from gates.stats.means import MeanProcess, relative
 from gates.traffic import Exposure
 from registry.versions import MlflowRegistry
-from tidegate.testing import FakeEvidence, MemoryStore
+from tidegate.testing import FakeEvidence
 
 SUM, COUNT = 'tokens_sum{version="{{.version}}"}', 'tokens_count{version="{{.version}}"}'
 TOKENS: dict[str, Any] = {"kind": "mean", "sum": SUM, "count": COUNT, "unit": "tokens"}

@@ -21,7 +21,6 @@ class MemoryStore:
     def __init__(self, turn: Callable[[], None] = lambda: None) -> None:
         self.uri = "memory:"
         self.runs: dict[str, StoredRun] = {}
-        self.inputs: dict[str, tuple[str, GoldenSet | None]] = {}
         self.files: dict[str, bytes] = {}
         """By their whole addresses."""
         self.traces: list[tuple[str, Mapping[str, str], int, str, int, object]] = []
@@ -98,7 +97,7 @@ class MemoryStore:
         return self.runs[run].params[key]
 
     def log_inputs(self, run: str, model: str, golden: GoldenSet | None) -> None:
-        self.inputs[run] = model, golden
+        self._open(run)
 
     def end_run(self, run: str, status: str, *, ended: int) -> None:
         self._turn()
@@ -147,16 +146,11 @@ class MemoryStore:
         found = self._versions[name][version]
         self._versions[name][version] = found.model_copy(update={"tags": {**found.tags, **tags}})
 
-    def add_version(self, name: str, source: str, *, tags: Mapping[str, str], description: str | None = None) -> str:
+    def add_version(self, name: str, source: str, *, tags: Mapping[str, str]) -> str:
         versions = self._versions.setdefault(name, {})
-        kind, _, place = source.partition(":/")
-        made_by, _, path = place.partition("/")
-        if kind == "runs":
-            address, known = f"{self.runs[made_by].artifacts}/{path}".rstrip("/"), {"run": made_by}
-        else:
-            address, known = self._pending.pop(place).address, {"logged": place}
-        made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags), **known)
-        self._addresses[made.uri] = address
+        logged = source.removeprefix("models:/")
+        made = StoredVersion(name=name, version=str(len(versions) + 1), tags=dict(tags), logged=logged)
+        self._addresses[made.uri] = self._pending.pop(logged).address
         versions[made.version] = made
         return made.version
 
