@@ -387,8 +387,8 @@ def _to_run(run: entities.Run) -> StoredRun:
 def _to_version(found: MlflowVersion) -> StoredVersion:
     # MLflow does not say the logged model besides.
     _, of_model, logged = (found.source or "").rpartition("models:/")
-    known = logged if of_model and "/" not in logged else ""
-    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), logged=known)
+    known = {"run": found.run_id or "", "logged": logged if of_model and "/" not in logged else ""}
+    return StoredVersion(name=found.name, version=str(found.version), tags=dict(found.tags), **known)
 
 
 def _refuse_leading_out(address: str, path: str) -> None:

@@ -253,6 +253,8 @@ class StoredVersion(Value):
     name: str
     version: str
     tags: Mapping[str, str]
+    run: str = ""
+    """The id of the run that logged its files, where that is known."""
     logged: str = ""
     """The id of its logged model, where it has one."""
 

@@ -62,13 +62,13 @@ def function_lengths() -> dict[str, int]:
 
 LINES = {
     "engine_images": 9_220,
-    "gates": 12_165,
-    "pipelines": 18_228,
-    "registry": 3_200,
-    "rollouts": 14_186,
-    "slo": 3_486,
-    "tidegate": 9_869,
-    "tests": 69_021,
+    "gates": 11_097,
+    "pipelines": 17_012,
+    "registry": 3_135,
+    "rollouts": 13_728,
+    "slo": 3_381,
+    "tidegate": 9_258,
+    "tests": 66_237,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

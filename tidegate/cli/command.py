@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -24,6 +24,8 @@ else:
 HELP_NAMES = ["-h", "--help"]
 WHOLE = 1_000
 """Characters of a description: the list of commands wraps it, and cuts nothing."""
+WORDS = {"Path": "FILE", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Duration": "DURATION"}
+"""What help calls a value, by its type, where the option has no word of its own."""
 SECTIONS: dict[str, str] = {
     "Judge: your Rollout, Flagger or pipeline stays in charge": "gate",
     "Deliver: tidegate moves the traffic": "init doctor plan deliver status approve resume rollback report serve",
@@ -105,12 +107,28 @@ def _global_parameters(*, hidden: bool) -> list[Any]:
     return list(command.params)
 
 
+def _in_words(parameter: Any) -> None:
+    """Have help name a value by a word, not by its type in Python; choices stay listed."""
+    if parameter.param_type_name == "argument":
+        name = parameter.metavar = str(parameter.metavar or parameter.name).upper()
+        shown = name if parameter.required else f"[{name}]"
+        parameter.get_usage_pieces = lambda _: [shown]
+        if not parameter.type_descriptor.is_choice:
+            parameter.display_type_rich = lambda **_: None
+    elif parameter.metavar is None and not parameter.is_flag:
+        kind = parameter.type_descriptor.annotation
+        (kind,) = get_args(kind)[:1] or (kind,)
+        parameter.metavar = WORDS.get(getattr(kind, "__name__", ""))
+
+
 class Everywhere(Mixed):
     """What commands and groups do alike."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """With the global options but those that the command declares itself."""
         *own, last = super().get_params(ctx)
+        for each in own:
+            _in_words(each)
         names = {name for each in own for name in each.opts}
         shared = _global_parameters(hidden=not isinstance(self, Root))
         return [*own, *(each for each in shared if names.isdisjoint(each.opts)), last]

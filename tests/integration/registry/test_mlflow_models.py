@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,19 @@ from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import ExitCode
 from tidegate.testing import write_tiny_model
+
+ENGINE_PYTHON = Path("/opt/tidegate/engine/bin/python")
+
+LOAD = """
+import sys
+sys.path.append(sys.argv[1])  # last, so that transformers and numpy are the engine's own
+import mlflow
+mlflow.set_tracking_uri(sys.argv[2])
+import mlflow.transformers
+pipeline = mlflow.transformers.load_model(sys.argv[3])
+said = pipeline("Hello", max_new_tokens=4, do_sample=False)
+print(type(pipeline).__name__, pipeline.tokenizer.decode(pipeline.tokenizer.encode("Hello")), len(said), sep="|")
+"""
 
 
 @pytest.fixture
@@ -40,6 +54,22 @@ def test_weights_lie_in_the_store_once_next_to_their_sums(
     kept = list(stored(state, name).rglob("*.safetensors"))
     assert len(kept) == 1
     assert not kept[0].is_symlink()
+
+
+@pytest.mark.skipif(not ENGINE_PYTHON.exists(), reason="no engine environment; `tidegate setup` makes it")
+@pytest.mark.timeout(900)
+@pytest.mark.long
+def test_mlflows_own_loader_loads_it_where_transformers_is(
+    registry: MlflowRegistry, tracking_uri: str, name: str, folder: Path
+) -> None:
+    version = registry.register(name, folder)
+
+    packages = sysconfig.get_paths()["purelib"]
+    command = [str(ENGINE_PYTHON), "-c", LOAD, packages, tracking_uri, version.uri]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "TextGenerationPipeline|Hello|1"
 
 
 def test_a_file_changed_in_the_store_is_refused_by_name_and_nothing_is_kept(

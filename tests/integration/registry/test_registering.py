@@ -11,8 +11,8 @@ from fakes.services.mlflow_server import STORES
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
-from registry.conventions import experiment_name
-from registry.files import digest_files
+from registry.conventions import SUMS, experiment_name
+from registry.files import digest_files, sums_of
 from registry.mlflow import MlflowStore
 from registry.mlflow_client import as_global_store
 from registry.ports import embedded_uri
@@ -85,3 +85,5 @@ def test_what_a_run_logged_is_adopted_and_stays_where_it_is(
     assert version.files == digest_files(folder)
     assert digest_files(registry.download(version, tmp_path / "engine")) == version.files
     assert registry.source(version).startswith(uri) == (store == "mlflow server")
+    kept = Path(client.download_artifacts(run.run_id, f"tidegate/{name}/1/{SUMS}", str(tmp_path)))
+    assert kept.read_text() == sums_of(version.files)
