@@ -9,6 +9,7 @@ copy: use of closed network connection" in its log, 1.35). Such a question is as
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from rollouts.errors import FleetError
+from rollouts.errors import FleetError, NoConnection
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at
 from rollouts.kube.resources import SERVICES
@@ -30,6 +31,8 @@ from tidegate.core.text import json_of
 
 PASSED = ("content-type", "retry-after", "retry-after-ms")
 TRIES = 4
+PAUSE_SECONDS = 0.5
+"""Before an API server that was not reached is tried again."""
 KEEP_SECONDS = 60
 """Of an idle connection: those who ask close theirs sooner, or a question might meet the close."""
 
@@ -83,8 +86,15 @@ async def _begun(
         FleetError: the API server was not reached, or broke every one off.
     """
     why = ""
-    for _ in range(TRIES):
-        response = await cluster.stream(method, path, headers=headers, content=content)
+    for attempt in range(1, TRIES + 1):
+        try:
+            response = await cluster.stream(method, path, headers=headers, content=content)
+        except NoConnection:
+            # Nothing was sent.
+            if attempt == TRIES:
+                raise
+            await asyncio.sleep(PAUSE_SECONDS)
+            continue
         rest = response.aiter_bytes()
         try:
             return response, _pieces(await anext(rest, b""), rest, response)

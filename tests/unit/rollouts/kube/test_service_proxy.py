@@ -72,16 +72,27 @@ class BrokenOff(httpx.AsyncByteStream):
         yield b""
 
 
-@pytest.mark.parametrize(("breaks", "told"), [(3, (200, "fine")), (4, (502, "broke off 4 answers before they began"))])
+@pytest.mark.parametrize(
+    ("breaks", "reached", "told"),
+    [
+        (3, True, (200, "fine")),
+        (4, True, (502, "broke off 4 answers before they began")),
+        (3, False, (200, "fine")),
+        (4, False, (502, "cannot be reached")),
+    ],
+)
 async def test_an_answer_that_the_api_server_broke_off_before_it_began_is_asked_for_again(
-    breaks: int, told: tuple[int, str]
+    monkeypatch: pytest.MonkeyPatch, breaks: int, reached: bool, told: tuple[int, str]
 ) -> None:
+    monkeypatch.setattr("rollouts.adapters.service_proxy.PAUSE_SECONDS", 0.0)
     asked, clock = list[str](), SimulatedTime()
 
     def answers(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
             return httpx.Response(200, json=SERVICE)
         asked.append(request.content.decode())
+        if not reached and len(asked) <= breaks:
+            raise httpx.ConnectTimeout("nobody took it")
         return httpx.Response(200, stream=BrokenOff()) if len(asked) <= breaks else httpx.Response(200, text="fine")
 
     there = fixed("http://api.example", clock)
