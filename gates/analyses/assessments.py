@@ -8,16 +8,30 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
+from gates.analyses.queries import PLACES, Window, without
 from gates.evidence.batch import ArmName, Batch, PodTotal
 from gates.evidence.names import PLACE
-from gates.model import ArmKey
-from gates.ports import EvidenceSource
+from gates.model import ArmKey, NoData
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Duration
 
-PLACES = ("region", "role", "version")
 Name = Annotated[str, Field(pattern="^[^'\"`\\\\]{1,250}$")]
 """MLflow's filters know no escapes."""
+
+
+class Assessed(Protocol):
+    """What an MLflow has of traces that began since `traced`, and have these tags."""
+
+    def __call__(
+        self, name: str, experiment: str, tags: Mapping[str, str], *, traced: datetime, since: datetime, until: datetime
+    ) -> tuple[int, float] | str:
+        """How many assessments of that name that count were made in (since, until], and their sum; why there are none,
+        where no trace has one.
+
+        Raises:
+            OutsideError: MLflow does not answer.
+        """
+        ...
 
 
 class Assessments(SpecModel):
@@ -52,45 +66,15 @@ class Assessments(SpecModel):
         said = arm.model_dump()
         return {name: PLACE.sub(lambda place: said[place[1]], value) for name, value in self.tags.items()}
 
-
-class Assessed(Protocol):
-    """What an MLflow has of traces that began since `traced`, and have these tags."""
-
-    def __call__(
-        self, name: str, experiment: str, tags: Mapping[str, str], *, traced: datetime, since: datetime, until: datetime
-    ) -> tuple[int, float] | str:
-        """How many assessments of that name that count were made in (since, until], and their sum; why there are none,
-        where no trace has one.
-
-        Raises:
-            OutsideError: MLflow does not answer.
-        """
-        ...
-
-
-class WithAssessments:
-    """An evidence source, and what was said of the traces of its arms in the same windows."""
-
-    def __init__(self, source: EvidenceSource, assessed: Assessed, gates: Mapping[str, Assessments]) -> None:
-        """`gates` are those that ask, by name."""
-        self._source, self._assessed, self._gates = source, assessed, gates
-
-    @property
-    def settles_within(self) -> timedelta:
-        """As the source below."""
-        return self._source.settles_within
-
-    def batch(self, stable: ArmKey, canary: ArmKey, since: datetime, until: datetime) -> Batch:
-        """As the source below; an assessment counts in the window in which it was made, so each counts once."""
-        batch = self._source.batch(stable, canary, since, until)
-        totals, missing = dict(batch.totals), dict(batch.missing)
-        for gate, asked in self._gates.items():
-            for arm, key in zip(ArmName, (stable, canary), strict=True):
-                traced, tags = since - asked.scored_within, asked.of(key)
-                found = self._assessed(asked.name, asked.experiment, tags, traced=traced, since=since, until=until)
-                if isinstance(found, str):
-                    missing.setdefault(gate, found)
-                    continue
-                count, total = found
-                totals[gate] = (*totals.get(gate, ()), PodTotal(arm=arm, count=count, total=total))
-        return batch.model_copy(update={"totals": totals, "missing": missing})
+    def read(self, batch: Batch, gate: str, queries: Assessed, arms: tuple[ArmKey, ArmKey], window: Window) -> Batch:
+        """The batch with what was said of both arms' traces; each counts once, in the window in which it was made."""
+        span = {"traced": window.since - self.scored_within, "since": window.since, "until": window.until}
+        for arm, key in zip(ArmName, arms, strict=True):
+            found = queries(self.name, self.experiment, self.of(key), **span)
+            if isinstance(found, str):
+                batch = without(batch, gate, NoData(reason=found))
+                continue
+            count, total = found
+            pods = (*batch.totals.get(gate, ()), PodTotal(arm=arm, count=count, total=total))
+            batch = batch.model_copy(update={"totals": {**batch.totals, gate: pods}})
+        return batch

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from gates.analyses.assessments import WithAssessments
 from gates.analyses.mean import assessing
 from gates.analyses.queries import WithQueries, asking_prometheus
 from gates.evidence.batch import Batch, Source
@@ -61,7 +60,7 @@ def evidence_streams(
     if terms and context.queries and (asking := asking_prometheus(terms.settings)):
         proxy = WithQueries(proxy, context.queries, asking)
     if terms and (traced := assessing(terms.settings)):
-        proxy = WithAssessments(proxy, context.registry.assessed, traced)
+        proxy = WithQueries(proxy, context.registry.assessed, traced)
     now, look = context.clock.now(), context.spec.look
     return [EvidenceStream(source, *arms, now, look) for source in (proxy, seen) if source is not None]
 

@@ -10,8 +10,8 @@ import pytest
 from fakes.delivery.store import MemoryStore
 from fakes.metrics.asked import decided, plan_of, refusal_of
 
-from gates.analyses.assessments import WithAssessments
 from gates.analyses.mean import MeanGate, MeanTest, assessing
+from gates.analyses.queries import WithQueries
 from gates.evidence.batch import ArmName, Batch, PodTotal
 from gates.model import ArmKey, GateOutcome, Verdict
 from gates.planning.forecast import forecasts
@@ -178,7 +178,7 @@ def test_an_assessment_counts_in_the_window_in_which_it_was_made() -> None:
         store.traces.append(("chat", {"served": "eu/2"}, at, "helpful", at + 2000, "unknown"))
     registry = MlflowRegistry(store)
     gate = MeanGate.model_validate({"assessments": TRACES, "worse": "lower"})
-    source = WithAssessments(FakeEvidence(), registry.assessed, assessing({"helpful": gate}))
+    source = WithQueries(FakeEvidence(), registry.assessed, assessing({"helpful": gate}))
     arms = [ArmKey(region="eu", role=role, version=version) for role, version in (("stable", "1"), ("canary", "2"))]
     seen = [
         source.batch(*arms, *(datetime.fromtimestamp(at, UTC) for at in (since, since + 10)))
