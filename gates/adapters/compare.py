@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from gates.adapters.judge import SEED, OpenAIJudge
+from gates.adapters.judge import judge_of
 from gates.adapters.openai import OpenAIClient
 from gates.answers.golden import GoldenPrompt, load_golden
 from gates.comparison import AnsweredPair, ComparisonPlan, Endpoint, EndpointComparison
 from gates.errors import BadAnswer
-from gates.judge.judge import Judge, ScoredPairs
+from gates.judge.judge import ScoredPairs
 from gates.model import ApiForm, EngineReply, worst
 from gates.reports.check_report import ComparisonReport
 from tidegate.core.errors import OutsideError, UsageError
@@ -189,10 +189,7 @@ def compare(
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
-            scores = None
-            if plan.judge:
-                client = await stack.enter_async_context(OpenAIJudge(plan.judge, os.environ))
-                scores = ScoredPairs(Judge(plan.judge, client, seed=SEED))
+            scores = ScoredPairs(await stack.enter_async_context(judge_of(plan.judge))) if plan.judge else None
             asked = await stack.enter_async_context(both_opened(arms, timeout, prompts, tell))
             with suppress(TimeoutError):
                 async with (

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -117,6 +118,12 @@ SEED = 20261121
 """Of a judge's orders and samples; fixed, so that a delivery can be done again."""
 
 
-def judge_of(settings: JudgeGate) -> Judge:
-    """The judge of one comparison."""
-    return Judge(settings, OpenAIJudge(settings, os.environ), seed=SEED)
+@asynccontextmanager
+async def judge_of(settings: JudgeGate) -> AsyncIterator[Judge]:
+    """The judge of one comparison, whose connections are closed at its end.
+
+    Raises:
+        UsageError: as `OpenAIJudge`.
+    """
+    async with OpenAIJudge(settings, os.environ) as client:
+        yield Judge(settings, client, seed=SEED)

@@ -51,8 +51,8 @@ class Readers:
     """Who reads answers for more than their words; each is None when the spec does not ask for it."""
 
     languages: LanguageDetector | None = None
-    judges: Callable[[], Judge] | None = None
-    """Makes the judge of one comparison."""
+    judges: Callable[[], AbstractAsyncContextManager[Judge]] | None = None
+    """The judge of one comparison, for as long as that lasts."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 
-from pipelines.model import Plan
 from pipelines.repository import BranchMoved, GitAway, GitRemote
 from pipelines.run.context import Context
 from pipelines.spec.delivery import Delivery
@@ -139,8 +138,10 @@ async def _delivered(context: Context, remote: GitRemote) -> None:
     def note(message: str) -> None:
         journal.note("delivery", message)
 
+    own = spec.engine.image.reference if spec.engine.image else ""
+    settled = plan.resolved.images.get(plan.on_trial) or (plan.engine.image if plan.engine else "") or own
     # Of a delivery that settled no images, such as one with an engine of its own, the engine knows.
-    image = image_of(plan, spec) or (await context.prepare("delivery")).image or ""
+    image = settled or (await context.prepare("delivery")).image or ""
     files = git_files(spec, spec.regions.names, engine=plan.on_trial, image=image)
     subject = f"{plan.version.name} {plan.on_trial} serves {', '.join(plan.regions)}"
     trailers = {
@@ -150,12 +151,6 @@ async def _delivered(context: Context, remote: GitRemote) -> None:
     }
     commit = await _push(spec.git, remote, files, message_of(subject, trailers), note=note, clock=context.clock)
     note(f"{spec.git.branch} says version {plan.on_trial}: commit {commit[:SHORT]}")
-
-
-def image_of(plan: Plan, spec: Delivery) -> str:
-    """The image that clusters run for what is delivered; empty where only its engine knows."""
-    own = spec.engine.image.reference if spec.engine.image else ""
-    return plan.resolved.images.get(plan.on_trial) or (plan.engine.image if plan.engine else "") or own
 
 
 async def write_served(

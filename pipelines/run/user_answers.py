@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from types import TracebackType
 from typing import Self
@@ -312,22 +312,23 @@ async def answered_users(
         copied = settings.percent / 100
         shares = dict.fromkeys(shares, asked.share)
     judged = any(gate in settings.gates for gate in context.spec.gates.of(JudgeGate))
-    answers = AnsweredUsers(
-        samples,
-        context.clock,
-        {ArmName.STABLE: stable, ArmName.CANARY: canary},
-        region=state.region,
-        shares=shares,
-        languages=context.readers.languages,
-        scored=ScoredPairs(judges()) if judges and judged else None,
-        copied=copied,
-    )
-    try:
-        async with answers:
-            yield [answers]
-    finally:
-        report = answers.scored.judge.control if answers.scored else None
-        said = report.model_dump(mode="json") if report else {}
-        told = StepProgress.model_validate({**said, "answers": answers.counts})
-        words = f"judge of users' answers: {report.reason}" if report else "users' answers were compared"
-        context.journal.tell(step.id, told, words)
+    async with AsyncExitStack() as stack:
+        answers = AnsweredUsers(
+            samples,
+            context.clock,
+            {ArmName.STABLE: stable, ArmName.CANARY: canary},
+            region=state.region,
+            shares=shares,
+            languages=context.readers.languages,
+            scored=ScoredPairs(await stack.enter_async_context(judges())) if judges and judged else None,
+            copied=copied,
+        )
+        try:
+            async with answers:
+                yield [answers]
+        finally:
+            report = answers.scored.judge.control if answers.scored else None
+            said = report.model_dump(mode="json") if report else {}
+            told = StepProgress.model_validate({**said, "answers": answers.counts})
+            words = f"judge of users' answers: {report.reason}" if report else "users' answers were compared"
+            context.journal.tell(step.id, told, words)

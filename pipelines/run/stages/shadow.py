@@ -148,26 +148,30 @@ async def shadow(context: Context, step: PlanStep) -> None:
     trial = context.trials.open(name, terms, step.id)
     state = await fleet.mirror(settings.percent)
     context.journal.traffic(step, state)
-    probes = await _probes(context, state, terms)
     feeds = evidence_streams(context, context.arms(step, canary_role="shadow"), users=False, terms=terms)
-    try:
-        async with AsyncExitStack() as stack:
-            answers = await stack.enter_async_context(answered_users(context, step, state, settings))
-            gatherers: list[Gatherer] = [*answers]
-            if probes:
-                await stack.enter_async_context(probes.sending(per_second=settings.pairs_per_second))
-                gatherers.append(probes)
-            await watch_trial(context, step, trial, feeds, settings, gatherers=gatherers)
-    finally:
+
+    def keep(probes: PairedProbes | None) -> None:
         context.trials.keep(name)
         if probes and (control := probes.control):
             found = StepProgress.model_validate(control.model_dump(mode="json"))
             context.journal.tell(step.id, found, f"judge: {control.reason}")
+
+    async with AsyncExitStack() as stack:
+        probes = await _probes(context, state, terms, stack)
+        stack.callback(keep, probes)
+        answers = await stack.enter_async_context(answered_users(context, step, state, settings))
+        gatherers: list[Gatherer] = [*answers]
+        if probes:
+            await stack.enter_async_context(probes.sending(per_second=settings.pairs_per_second))
+            gatherers.append(probes)
+        await watch_trial(context, step, trial, feeds, settings, gatherers=gatherers)
     context.journal.traffic(step, await fleet.mirror(0))
 
 
-async def _probes(context: Context, state: RegionState, terms: AnalysisPlan) -> PairedProbes | None:
-    """None where no gate is asked of them."""
+async def _probes(
+    context: Context, state: RegionState, terms: AnalysisPlan, stack: AsyncExitStack
+) -> PairedProbes | None:
+    """None where no gate is asked of them; `stack` closes their judge."""
     probed = {gate for gate in terms.gates if "probe" in terms.sources_of(gate)}
     if not probed:
         return None
@@ -180,5 +184,5 @@ async def _probes(context: Context, state: RegionState, terms: AnalysisPlan) -> 
         model=context.plan.name,
         prompts=user_prompts(context.spec, context.folder),
         max_tokens=context.spec.traffic.max_tokens if context.spec.traffic else PAIR_MAX_TOKENS,
-        judge=readers.judges() if readers.judges and judged else None,
+        judge=await stack.enter_async_context(readers.judges()) if readers.judges and judged else None,
     )

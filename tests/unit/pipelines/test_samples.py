@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -303,9 +304,8 @@ async def test_a_delivery_ends_in_shadow_by_what_users_would_have_been_answered(
         canary=CANARY.replace(", judge", ""),
     )
     world, engines = World(tmp_path, spec(text)), Copies(worse=0.3)
-    result = await deliver(
-        replace(world.context(), samples=engines, readers=Readers(judges=lambda: Judge(GATE, FakeJudge(), seed=1)))
-    )
+    readers = Readers(judges=lambda: nullcontext(Judge(GATE, FakeJudge(), seed=1)))
+    result = await deliver(replace(world.context(), samples=engines, readers=readers))
     assert result.ending is Ending.ROLLED_BACK
     assert "gate judge: canary scores" in result.reason
     assert (engines.kept[0], engines.ended) == (("eu-west-1", {"1": 0.05, "2": 0.05}), ["eu-west-1"])
