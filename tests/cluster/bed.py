@@ -19,7 +19,7 @@ from typing import TypeVar
 from cluster.engine.image import push_engine, with_libraries
 from cluster.surroundings import Surroundings, WorkflowSurroundings, run
 from cluster.toolchain import push_toolchain
-from e2e.machine import until
+from e2e.machine import PATIENCE_SECONDS, until
 from fakes.argo.separate import ControllerProcess
 from fakes.services.sockets import running
 
@@ -43,11 +43,11 @@ LOOK_SECONDS = 0.5
 Got = TypeVar("Got")
 
 
-async def eventually(what: str, look: Callable[[], Awaitable[Got | None]], *, seconds: float) -> Got:
+async def eventually(what: str, look: Callable[[], Awaitable[Got | None]]) -> Got:
     """The first answer of `look` that is neither None nor False."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while (seen := await look()) is None or seen is False:
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:g} s: {what}"
         await asyncio.sleep(LOOK_SECONDS)
     return seen
 
@@ -106,11 +106,9 @@ class Bed:
 
         return asyncio.run(asking())
 
-    def until(
-        self, what: str, region: str, look: Callable[[KubeClient], Awaitable[Got | None]], *, seconds: float
-    ) -> Got:
+    def until(self, what: str, region: str, look: Callable[[KubeClient], Awaitable[Got | None]]) -> Got:
         """The first answer of that region's API server that is neither None nor False, over one connection."""
-        return self.ask(region, lambda client: eventually(what, lambda: look(client), seconds=seconds))
+        return self.ask(region, lambda client: eventually(what, lambda: look(client)))
 
     def forward(self, region: str, service: str, namespace: str | None = None) -> str:
         """Where this machine reaches a Service of that region from now on."""
@@ -187,7 +185,7 @@ class Bed:
                 return bool(self.ask(region, lambda client: client.text("/version")))
             return False
 
-        until(f"the API server of {region} answers", answers, seconds=60)
+        until(f"the API server of {region} answers", answers)
 
     def kubeconfig_text(self) -> str:
         return Path(self.kubeconfig).read_text(encoding="utf-8")
@@ -279,7 +277,6 @@ def _entry(bed: Bed, region: str) -> str:
         f"the gateway of {region} has a Service",
         region,
         lambda client: _service(client, proxies, bed.namespace),
-        seconds=120,
     )
     address = bed.forward(region, service, proxies)
     host, _, port = address.removeprefix("http://").partition(":")
@@ -292,7 +289,7 @@ def _entry(bed: Bed, region: str) -> str:
         except OSError:
             return False
 
-    until(f"the gateway of {region} answers", answers, seconds=120)
+    until(f"the gateway of {region} answers", answers)
     return address
 
 

@@ -19,7 +19,7 @@ import yaml
 from cluster.bed import Bed, eventually
 from cluster.endpoints import Endpoints, service
 from cluster.users import Asked, Record
-from e2e.machine import Command, until
+from e2e.machine import PATIENCE_SECONDS, Command, until
 
 from pipelines.adapters.clusters import cluster_fleet
 from pipelines.plan.region_objects import region_objects, region_release
@@ -160,11 +160,11 @@ class DeliveredModel:
         script = str(Path(__file__).with_name("users.py"))
         words = [self.bed.entries[region], self.host, self.name, str(rate), str(self._records[region].path), *prompts]
         process = subprocess.Popen([sys.executable, script, *words], stdin=subprocess.DEVNULL)
-        until(f"users of {region} are served", lambda: any(not one.failed for one in self.asked(region)), seconds=60)
+        until(f"users of {region} are served", lambda: any(not one.failed for one in self.asked(region)))
 
         def end() -> None:
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            process.wait(PATIENCE_SECONDS)
 
         return end
 
@@ -230,7 +230,7 @@ class DeliveredModel:
             async with self.fleets() as fleets:
                 for region, fleet in fleets.items():
                     look = partial(_serves, fleet, version, previous)
-                    await eventually(f"{region} serves version {version} alone", look, seconds=90)
+                    await eventually(f"{region} serves version {version} alone", look)
 
         asyncio.run(wait())
 
@@ -285,7 +285,7 @@ class DeliveredModel:
             "previous": {"keep": "30m"},
             "pod": {
                 **{"cpu": "20m", "memory": "192Mi", "shared_memory": "16Mi", "cache": {"size": "64Mi"}},
-                **{"start_within": "180s", "drain": "8s", "linger": "2s"},
+                **{"start_within": "10m", "drain": "8s", "linger": "2s"},
             },
             "regions": {region: self._place(region) for region in self.regions},
         }

@@ -35,14 +35,14 @@ class Others:
         bodies = [self._plain(body, _pause_image(nodes)) for body in a_release(self.name, self.bed.namespace)]
         said = self.kubectl("apply", "-f", "-", given=json.dumps({"kind": "List", "apiVersion": "v1", "items": bodies}))
         assert said.count("created") == len(bodies), said
-        until("the others' pods are ready", lambda: self.ready() == PODS_OF_OTHERS, seconds=120)
+        until("the others' pods are ready", lambda: self.ready() == PODS_OF_OTHERS)
         seen = [self.objects()]
 
         def settled() -> bool:
             seen.append(self.objects())
             return seen[-1] == seen[-2]
 
-        until("nothing changes any more", settled, seconds=60)
+        until("nothing changes any more", settled)
 
     def move_out(self) -> None:
         """Take all of it away."""

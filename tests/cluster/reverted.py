@@ -70,7 +70,7 @@ def _users_are_on_it(model: DeliveredModel, running: Command) -> None:
         weight = model.region(region).weight
         return weight == 50 and any(each.started > since for each in model.asked(region))
 
-    until("half of the users are on the canary", met, seconds=120)
+    until("half of the users are on the canary", met)
 
 
 def _in_git(model: DeliveredModel, region: str, version: str) -> list[Json]:

@@ -27,7 +27,7 @@ UNGATED = ({"offline": {"dataset": "golden.jsonl", "gates": ["quality"]}},)
 """Stages that take seconds: what a story is about comes before or after them."""
 CANARY = ({"canary": {"weights": [50], "within": "15m", "gates": ["latency", "errors"]}},)
 """Users meet the version before anything else could judge it."""
-BACK_SECONDS = 10.0
+BACK_SECONDS = 60.0
 """From a verdict to the last user request that begins on the canary, for a broken product only: the figure itself is
 told, and is that of a machine that other stories keep busy."""
 

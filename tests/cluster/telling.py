@@ -17,7 +17,7 @@ from cluster.bed import Bed, bed
 from cluster.stories import Told
 from cluster.surroundings import Surroundings
 
-SIDE_BY_SIDE = int(os.environ.get("TIDEGATE_TEST_STORIES", "6"))
+SIDE_BY_SIDE = int(os.environ.get("TIDEGATE_TEST_STORIES", "4"))
 TABLE = "TIDEGATE_TEST_TABLE"
 """A file that gets what the stories told, as JSON."""
 

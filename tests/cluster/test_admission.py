@@ -34,8 +34,6 @@ from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 from tidegate.core.spec import load_spec
 
-pytestmark = pytest.mark.timeout(600)
-
 SECONDS = 3600
 """Of a token."""
 

@@ -15,8 +15,6 @@ from cluster.telling import Tell
 from rollouts.model import Engine
 from tidegate.testing import FleetContract, write_tiny_model
 
-pytestmark = pytest.mark.timeout(1200)
-
 PROMISES = sorted(name.removeprefix("test_") for name in vars(FleetContract) if name.startswith("test_"))
 CORE = {
     "the_same_deploy_twice_changes_nothing",

@@ -6,9 +6,6 @@ import pytest
 from cluster.stories import ALONE, TOGETHER
 from cluster.telling import Tell
 
-pytestmark = pytest.mark.timeout(1200)
-
-
 QUICK = {"healthy", "without_ledger", "without_controller", "slow", "crashing"}
 """Those that every change meets; the others are told by `make test-cluster-all`."""
 

@@ -6,7 +6,7 @@ import pytest
 from cluster.judge_story import ALONE
 from cluster.telling import Tell
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 TOGETHER: dict[str, object] = {}
 

@@ -15,8 +15,6 @@ from fakes.clusters.region import PODS_OF_OTHERS
 from registry.conventions import ENGINE_IMAGE
 from rollouts.manifests.conventions import stable_service
 
-pytestmark = pytest.mark.timeout(600)
-
 NAME = "occupied"
 IMAGE = f"registry.example.com/{NAME}@sha256:{'a' * 64}"
 COMMANDS = {"deliver": 2, "rollback": 4}

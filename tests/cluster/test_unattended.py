@@ -6,8 +6,6 @@ import pytest
 from cluster.telling import Tell
 from cluster.unattended import ALONE, TOGETHER
 
-pytestmark = pytest.mark.timeout(1200)
-
 
 @pytest.mark.parametrize("story", [*TOGETHER, *(pytest.param(name, marks=pytest.mark.long) for name in ALONE)])
 def test_a_trial_without_a_carrier_is_over_once_its_lease_has_run_out(story: str, tell: Tell) -> None:

@@ -7,7 +7,7 @@ from cluster.telling import Tell
 from cluster.users_questions import TOGETHER
 
 # A kubelet may take two minutes to bring pods what they are to keep, in each of two deliveries.
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("story", TOGETHER)

@@ -7,7 +7,7 @@ from cluster.surroundings import VARIABLE, Surroundings
 from cluster.telling import Tell
 from cluster.workflows import TOGETHER
 
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("story", TOGETHER)

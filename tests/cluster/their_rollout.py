@@ -40,7 +40,7 @@ class TheirRollout:
     def install(self, version: str = "1") -> None:
         """As the team applies it; returns once it serves."""
         self.apply(version)
-        until("the team's pods are ready", lambda: len(self.serving()) == PODS_OF_THEIRS, seconds=180)
+        until("the team's pods are ready", lambda: len(self.serving()) == PODS_OF_THEIRS)
 
     def apply(self, version: str, *kinds: str) -> None:
         """Client side, as the manifest in Git has it; all of it, or these kinds."""

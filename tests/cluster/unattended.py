@@ -22,7 +22,7 @@ PATIENT = ({"canary": {"weights": [50], "at_least": "8m", "within": "9m", "gates
 """No gate decides before the story is over."""
 UNATTENDED_SECONDS = 45
 PATIENCE_SECONDS = 25
-TAKE_OVER_SECONDS = 90
+TAKE_OVER_SECONDS = 300
 """After the Lease has run out, or the API server is back, for a broken product only."""
 
 
@@ -36,7 +36,7 @@ def carrier_killed(bed: Bed) -> Told:
         running.send(signal.SIGKILL)
         running.finish()
         allowed = _heard_of(bed, model) + UNATTENDED_SECONDS
-        taken = _taken(bed, model, UNATTENDED_SECONDS + TAKE_OVER_SECONDS)
+        taken = _taken(bed, model)
         model.exactly(first)
         last = max(each.started for each in model.asked() if each.version == second)
         status = model.start("status", "delivery.yaml").finish()
@@ -52,7 +52,7 @@ def region_back_without_carrier(bed: Bed) -> Told:
     """The API server is killed during the canary and comes back; tidegate was killed meanwhile."""
     model, running, seconds = _left_alone(bed, "unattended-killed", kill=True)
     assert not running.runs
-    took_over = _taken(bed, model, TAKE_OVER_SECONDS).at.timestamp() - seconds.returned
+    took_over = _taken(bed, model).at.timestamp() - seconds.returned
     note = f"the guard took over {took_over:.0f} s after the API server was back, {seconds}"
     return told_of(model, "tidegate killed", note=note)
 
@@ -123,10 +123,10 @@ def _heard_of(bed: Bed, model: DeliveredModel) -> float:
     return renewed.timestamp()
 
 
-def _taken(bed: Bed, model: DeliveredModel, seconds: float) -> GuardRollback:
+def _taken(bed: Bed, model: DeliveredModel) -> GuardRollback:
     """What the guard noted, once it is there."""
     (region,) = model.regions
-    return bed.until("the guard leaves a note", region, lambda client: _told(client, model.name), seconds=seconds)
+    return bed.until("the guard leaves a note", region, lambda client: _told(client, model.name))
 
 
 async def _told(client: KubeClient, name: str) -> GuardRollback | None:
@@ -155,5 +155,5 @@ def _guarded(bed: Bed, name: str, region: str) -> tuple[DeliveredModel, str]:
         found = await client.get(DEPLOYMENTS, guard(name))
         return bool((found.get("status") or {}).get("availableReplicas"))
 
-    bed.until(f"the guard of {name} is ready", region, ready, seconds=240)
+    bed.until(f"the guard of {name} is ready", region, ready)
     return model, first

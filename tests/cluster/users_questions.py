@@ -96,7 +96,7 @@ def _status(model: DeliveredModel, region: str, pod: str) -> Mapping[str, Any]:
         asked.append({"on": False, "held": 0})
         return True
 
-    until(f"{pod} says what it keeps", told, seconds=60)
+    until(f"{pod} says what it keeps", told)
     return asked[-1]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
-from cluster.stories import CANARY, UNGATED, Told, late, told_of
+from cluster.stories import BACK_SECONDS, CANARY, UNGATED, Told, late, told_of
 from e2e.machine import until
 
 from pipelines.workflow.model import workflow
@@ -23,8 +23,6 @@ SECRET = "tidegate-clusters"
 OF = "workflows.argoproj.io/workflow"
 """The label of a workflow's pods."""
 ENDED = ("Succeeded", "Failed", "Error")
-BACK_SECONDS = 40.0
-"""From `argo stop` to the last user request that begins on the canary, for a broken product only."""
 
 
 class WorkflowModel(DeliveredModel):
@@ -77,7 +75,7 @@ class WorkflowModel(DeliveredModel):
             found = self.workflow(name).get("status", {}).get("phase")
             return found if found in ENDED else None
 
-        return until(f"workflow {name} is over", phase, seconds=400)
+        return until(f"workflow {name} is over", phase)
 
     def shut_down(self, name: str, how: str) -> None:
         """What `argo stop` and `argo terminate` send."""
@@ -91,7 +89,7 @@ class WorkflowModel(DeliveredModel):
             assert phase not in ENDED, f"the workflow ended before: {phase}"
             return any(asked.version == version for asked in self.asked())
 
-        until(f"users meet version {version}", met, seconds=200)
+        until(f"users meet version {version}", met)
 
     def delete_running_pod(self, name: str) -> None:
         """The pod of the step that is at work."""
