@@ -158,7 +158,6 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
         prompts=prompts,
         model=spec.metadata.name,
         max_tokens=spec.traffic.max_tokens,
-        regenerate=spec.traffic.regenerate,
         records=records,
     )
 

@@ -34,29 +34,16 @@ class LoadSettings(SpecModel):
     shape: LoadShape = LoadShape.STEADY
     block: Duration = Field(default=timedelta(seconds=20), ge=SHORTEST_BLOCK)
     """Load on one arm, until the other one has its turn."""
-    at_once: bool = False
-    """Both arms at the same time, for arms that share no machine."""
     prompts: Path | None = None
     """One a line; those of `traffic.prompts`, or of the golden set, where no file is named."""
-    lengths: Path | None = None
-    """What an engine of production said at `/metrics`: prompts and answers get the lengths that it counted."""
     max_tokens: int = Field(default=32, ge=1, le=100_000)
-    """Of an answer; without meaning next to `lengths`, which say it for each."""
-    processes: int | None = Field(default=None, ge=1, le=256)
-    """Of Locust, for each arm; as many as the load needs where none are said."""
+    """Of an answer."""
     within: Duration = timedelta(minutes=30)
 
     @property
     def block_seconds(self) -> float:
         """Of a block on both arms, as planning expects."""
-        turns = 1 if self.at_once else 2
-        return turns * (self.block.total_seconds() + TAIL_SECONDS)
-
-    def named_files(self) -> Iterator[tuple[str, Path]]:
-        """The files that it names, by their keys."""
-        for name in ("prompts", "lengths"):
-            if path := getattr(self, name):
-                yield name, path
+        return 2 * (self.block.total_seconds() + TAIL_SECONDS)
 
     def load_of(self, engines: int) -> tuple[int | None, float | None]:
         """Requests in flight, or requests a second, of an arm of so many engines."""
@@ -65,9 +52,7 @@ class LoadSettings(SpecModel):
         return (self.concurrency or USUAL_CONCURRENCY) * engines, None
 
     def processes_of(self, engines: int) -> int:
-        """Processes for an arm of so many engines: as said, or as many as the load's peak needs."""
-        if self.processes:
-            return self.processes
+        """Processes for an arm of so many engines: as many as the load's peak needs."""
         concurrency, rate = self.load_of(engines)
         peak = self.shape.peak
         needed = (rate * peak / RATE_OF_A_PROCESS) if rate else (concurrency or 1) * peak / CONCURRENCY_OF_A_PROCESS
@@ -90,9 +75,6 @@ def load_conflicts(
         yield SpecConflict(("arms",), found, expected)
     if not load.prompts and not has_prompts:
         yield SpecConflict((), "no prompts to send", "prompts here, or at traffic.prompts")
-    if load.at_once and starts_engines:
-        found = "both arms at once on one machine, where each slows the other down"
-        yield SpecConflict(("at_once",), found, "false in the local fleet")
     if load.block_seconds > load.within.total_seconds():
         longest = f"a block on both arms within `within`, which is {format_duration(load.within)}"
         yield SpecConflict(("block",), format_duration(load.block), longest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -175,10 +174,7 @@ class LoadBlocks:
         seed = self._coin.getrandbits(32)
         order = list(self._arms)
         self._coin.shuffle(order)
-        brought = (self._block(role, seconds, seed) for role in order)
-        if self._settings.at_once:
-            return dict(zip(order, await asyncio.gather(*brought), strict=True))
-        return {role: await each for role, each in zip(order, brought, strict=True)}
+        return {role: await self._block(role, seconds, seed) for role in order}
 
     async def _block(self, role: str, seconds: float, seed: int) -> Sequence[RequestRecord]:
         engines = self._arms[role]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from statistics import mean
 
 import pytest
 import yaml
@@ -13,38 +12,17 @@ from fakes.delivery.world import GOLDEN, SPEC, a_spec
 from gates.evidence.request_record import RequestRecord
 from pipelines.adapters.load.stream import StreamMeter
 from pipelines.load import (
-    DRAWN,
     LoadOrder,
     LoadShape,
     Quantiles,
     arm_load,
     arm_result,
-    histogram_in,
     plain_requests,
-    requests_like,
     shuffled,
 )
 from pipelines.spec.delivery import Delivery, LoadStage
 from pipelines.spec.policy import golden_set, missing_files, prompts_in, user_prompts
-from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
-
-METRICS = """
-# HELP vllm:request_prompt_tokens Number of prefill tokens processed.
-# TYPE vllm:request_prompt_tokens histogram
-vllm:request_prompt_tokens_bucket{engine="0",le="10.0",model_name="m"} 10.0
-vllm:request_prompt_tokens_bucket{engine="0",le="100.0",model_name="m"} 40.0
-vllm:request_prompt_tokens_bucket{engine="0",le="+Inf",model_name="m"} 40.0
-vllm:request_prompt_tokens_count{engine="0",model_name="m"} 40.0
-vllm:request_prompt_tokens_sum{engine="0",model_name="m"} 1700.0
-# HELP vllm:request_generation_tokens Number of generation tokens processed.
-# TYPE vllm:request_generation_tokens histogram
-vllm:request_generation_tokens_bucket{engine="0",le="5.0",model_name="m"} 20.0
-vllm:request_generation_tokens_bucket{engine="0",le="20.0",model_name="m"} 30.0
-vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 40.0
-vllm:request_generation_tokens_count{engine="0",model_name="m"} 40.0
-vllm:request_generation_tokens_sum{engine="0",model_name="m"} 400.0
-"""
 
 
 def order(**changes: object) -> LoadOrder:
@@ -78,40 +56,6 @@ def test_processes_share_an_order_and_send_other_requests_each() -> None:
     assert len({part.seed for part in parts if part}) == 3
     assert [part.rate for index in range(4) if (part := order(rate=2.0).part(index, 4))] == [0.5] * 4
     assert order(concurrency=1).part(1, 2) is None
-
-
-def test_an_order_is_of_one_kind() -> None:
-    with pytest.raises(ValueError, match="exactly one of concurrency, rate"):
-        order(concurrency=1, rate=1.0)
-    with pytest.raises(ValueError, match="exactly one of concurrency, rate"):
-        order()
-
-
-def test_a_histogram_of_an_engine_gives_prompts_and_answers_their_lengths() -> None:
-    requests = requests_like(["one two three", "four five"], METRICS, seed=1)
-    assert len(requests) == DRAWN
-    words = [len(request.prompt.split()) for request in requests]
-    # A quarter has up to 10 tokens, the rest up to 100: 42.5 tokens in the mean, 1.3 of which are a word.
-    assert mean(words) == pytest.approx(42.5 / 1.3, rel=0.1)
-    assert max(words) <= 77
-    lengths = [request.max_tokens for request in requests]
-    # What exceeds the last edge counts as in the last bucket.
-    assert sum(length <= 5 for length in lengths) / DRAWN == pytest.approx(0.5, abs=0.06)
-    assert max(lengths) <= 20
-    assert requests == requests_like(["one two three", "four five"], METRICS, seed=1)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", "no requests in vllm:request_prompt_tokens"),
-        ("no metrics at all {", "not metrics as an engine tells them"),
-    ],
-)
-def test_a_file_without_lengths_is_refused_with_what_to_do(text: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told) as caught:
-        histogram_in(text, "vllm:request_prompt_tokens")
-    assert caught.value.hint is not None and "/metrics" in caught.value.hint
 
 
 def test_the_same_seed_sends_the_same_and_everything_comes_once_a_round() -> None:
@@ -177,16 +121,9 @@ def test_an_empty_answer_has_a_first_token_time_and_the_servers_count_wins() -> 
     assert (meter.first_token, meter.output_tokens) == (0.3, 1)
 
 
-def test_nothing_need_be_said() -> None:
-    stage = LoadStage()
-    assert (stage.arms, stage.load_of(1), stage.load_of(3)) == ("scratch", (8, None), (24, None))
-    assert LoadStage(requests_per_second=5.0).load_of(2) == (None, 10.0)
-
-
 def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
     stage = LoadStage(requests_per_second=5000.0, shape=LoadShape.SPIKE)
     assert stage.processes_of(1) == 150
-    assert LoadStage(requests_per_second=5000.0, processes=4).processes_of(1) == 4
     assert LoadStage(concurrency=1000).processes_of(2) == 32
     assert LoadStage().processes_of(1) == 1
 
@@ -194,10 +131,10 @@ def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
 def test_files_that_it_names_must_be_there(tmp_path: Path) -> None:
     spec = yaml.safe_load(SPEC)
     spec["gates"]["throughput"] = {}
-    spec["stages"].insert(1, {"load": {"prompts": "p.txt", "lengths": "metrics.txt"}})
+    spec["stages"].insert(1, {"load": {"prompts": "p.txt"}})
     read = parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")
     places = [".".join(map(str, odd.where)) for odd in missing_files(read, tmp_path)]
-    assert places == ["stages.0.offline.dataset", "stages.1.load.prompts", "stages.1.load.lengths"]
+    assert places == ["stages.0.offline.dataset", "stages.1.load.prompts"]
 
 
 USERS = "traffic: {requests_per_second: 10, prompts: users.txt}"
@@ -209,11 +146,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_users_ask_one_prompt_a_line(folder: Path) -> None:
-    (folder / "users.txt").write_text("Where is my order?\n\n  Can I return it?  \n", encoding="utf-8")
-    assert user_prompts(a_spec(traffic=USERS), folder) == ("Where is my order?", "Can I return it?")
-
-
 @pytest.mark.parametrize("traffic", ["", "traffic: {requests_per_second: 10}"])
 def test_without_a_file_of_their_own_the_golden_set_is_what_pairs_ask(folder: Path, traffic: str) -> None:
     prompts = user_prompts(a_spec(traffic=traffic), folder)
@@ -223,14 +155,6 @@ def test_without_a_file_of_their_own_the_golden_set_is_what_pairs_ask(folder: Pa
 def test_without_an_offline_stage_nobody_reads_a_golden_set(tmp_path: Path) -> None:
     spec = a_spec(offline="", traffic=USERS)
     assert golden_set(spec, tmp_path) == ()
-
-
-def test_a_file_lies_next_to_the_spec_that_names_it(folder: Path) -> None:
-    (folder / "shared").mkdir()
-    (folder / "deliveries").mkdir()
-    (folder / "shared" / "users.txt").write_text("Hello?")
-    spec = a_spec(traffic="traffic: {requests_per_second: 10, prompts: ../shared/users.txt}")
-    assert user_prompts(spec, folder / "deliveries") == ("Hello?",)
 
 
 @pytest.mark.parametrize(
@@ -248,8 +172,3 @@ def test_a_file_without_prompts_is_one_clear_line(folder: Path, content: bytes |
     with pytest.raises(SpecError) as caught:
         user_prompts(a_spec(traffic=USERS), folder)
     assert str(caught.value) == f"{folder / 'users.txt'}:{said}"
-
-
-def test_a_golden_set_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"golden.jsonl: found no such file; expected a JSON object per line"):
-        golden_set(a_spec(), tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,31 +120,29 @@ async def test_a_resumed_stage_counts_again_what_speaks_for_the_canary(tmp_path:
     assert len(world.loads.orders) >= before + 4
 
 
-async def test_a_stable_that_serves_nothing_says_nothing_of_the_canary(tmp_path: Path) -> None:
+AT_FAULT: dict[str, tuple[Callable[[World], object], Ending, str]] = {
+    "a stable that serves nothing": (
+        lambda world: world.loads.speeds.pop(SCRATCH_URL), Ending.FAILED, "stable answered none of"
+    ),
+    "a canary that serves nothing": (
+        lambda world: world.loads.speeds.pop(CHALLENGER_URL), Ending.ROLLED_BACK, "-100.0%"
+    ),
+    "a canary that dies under load": (
+        lambda world: world.fleets[HERE].kill(CHALLENGER, last_words="no memory"), Ending.ROLLED_BACK, "with: no memory"
+    ),
+    "load that cannot be brought": (
+        lambda world: setattr(world.loads, "gone", True), Ending.FAILED, "ended by itself"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", AT_FAULT)
+async def test_only_what_the_canary_does_is_told_of_it(tmp_path: Path, fault: str) -> None:
+    given, ending, reason = AT_FAULT[fault]
     world = await a_world(tmp_path)
-    del world.loads.speeds[SCRATCH_URL]
+    given(world)
     stop = await stopped(world)
-    assert (stop.ending, "stable answered none of" in stop.reason) == (Ending.FAILED, True)
-
-
-async def test_a_canary_that_serves_nothing_is_at_fault(tmp_path: Path) -> None:
-    world = await a_world(tmp_path)
-    del world.loads.speeds[CHALLENGER_URL]
-    stop = await stopped(world)
-    assert (stop.ending, "-100.0%" in stop.reason) == (Ending.ROLLED_BACK, True)
-
-
-async def test_a_canary_that_dies_under_load_is_told_as_dead(tmp_path: Path) -> None:
-    world = await a_world(tmp_path)
-    world.fleets[HERE].kill(CHALLENGER, last_words="out of memory")
-    assert "its log ends with: out of memory" in (await stopped(world)).reason
-
-
-async def test_load_that_cannot_be_brought_says_nothing_of_the_canary(tmp_path: Path) -> None:
-    world = await a_world(tmp_path)
-    world.loads.gone = True
-    stop = await stopped(world)
-    assert (stop.ending, "ended by itself" in stop.reason) == (Ending.FAILED, True)
+    assert (stop.ending, reason in stop.reason) == (ending, True), stop.reason
 
 
 async def test_a_fleet_that_starts_no_copy_says_what_the_spec_would_have_to_say(tmp_path: Path) -> None:
@@ -158,14 +157,6 @@ async def test_users_stable_is_loaded_where_the_spec_says_so(tmp_path: Path) -> 
     world = await a_world(tmp_path, spec_with("{arms: serving}"))
     await run(world)
     assert {order.url for order in world.loads.orders} == {CHAMPION_URL, CHALLENGER_URL}
-
-
-@pytest.mark.long
-async def test_a_dearer_version_is_stopped_by_what_its_tokens_cost(tmp_path: Path) -> None:
-    world = await a_world(tmp_path, spec_with("{gates: [cost]}", gates="cost: {}"))
-    world.loads.speeds[CHALLENGER_URL] = 700.0
-    stop = await stopped(world)
-    assert stop.reason.startswith("gate cost: a million tokens cost ")
 
 
 async def test_a_whole_delivery_goes_through_it(tmp_path: Path) -> None:
