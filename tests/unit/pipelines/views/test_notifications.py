@@ -28,7 +28,6 @@ from pipelines.views.notifications import (
     notified,
     slack_body,
     subject_of,
-    webhook_body,
 )
 from registry.model import Event
 
@@ -128,14 +127,6 @@ def test_a_chat_is_told_what_the_ledger_can_be_held_to() -> None:
     assert slack_body(news)["text"] == "*over*\n_delivery 0f3c, ledger 9f86d0, 60303a_"
 
 
-def test_a_program_gets_everything_flat() -> None:
-    opened = Notification(kind=NotificationKind.OPENED, at=START, subject=SUBJECT, headline="")
-    assert set(webhook_body(opened)) == {
-        "kind", "at", "headline", "text", "step", "outcome", "delivery", "model", "version", "champion", "regions",
-        "heads",
-    }  # fmt: skip
-
-
 class Receiver:
     """A `Sender` that answers as it is told; after that it takes everything."""
 
@@ -152,12 +143,6 @@ class Receiver:
         self.taken.append(body)
 
 
-def test_a_message_is_tried_again_while_that_may_help() -> None:
-    receiver = Receiver(NotTaken("answered 503", again=True), NotTaken("no answer", again=True))
-    deliver_message(PLACE, NEWS, receiver, pauses=(0, 0))
-    assert (receiver.tries, len(receiver.taken)) == (3, 1)
-
-
 @pytest.mark.parametrize(("again", "tries"), [(True, 3), (False, 1)])
 def test_and_given_up_when_it_does_not(again: bool, tries: int) -> None:
     receiver = Receiver(*[NotTaken("answered", again=again)] * 5)
@@ -170,14 +155,6 @@ def hear(told: Sequence[Listener]) -> None:
     for event in delivered():
         for listener in told:
             listener.on_event(event)
-
-
-def test_what_is_asked_for_arrives_in_order_before_the_end() -> None:
-    receiver, complaints = Receiver(), list[str]()
-    with notified(SUBJECT, [PLACE], receiver, complaints.append) as told:
-        hear(told)
-    assert [body["kind"] for body in receiver.taken] == ["opened", "closed"]
-    assert complaints == []
 
 
 def test_a_message_that_is_lost_is_told_without_its_address() -> None:
@@ -217,11 +194,6 @@ def refused(request: httpx.Request) -> httpx.Response:
 
 def answering(status: int) -> Callable[[httpx.Request], httpx.Response]:
     return lambda _: httpx.Response(status, headers={"location": "https://elsewhere.example"})
-
-
-@pytest.mark.parametrize("status", [200, 202, 204])
-def test_any_success_will_do(status: int) -> None:
-    send_by_http(SECRET, {"text": "x"}, httpx.MockTransport(answering(status)))
 
 
 @pytest.mark.parametrize(
