@@ -24,9 +24,8 @@ TAIL_SECONDS = 3.0
 class LoadSettings(SpecModel):
     """Of the stage but for its gates."""
 
-    arms: Literal["scratch", "serving"] = "scratch"
-    """`scratch`: a copy of the champion that is started for this and serves nobody, next to the canary, which has no
-    users yet. `serving`: the region's own stable instead of a copy, whose users feel the load."""
+    arms: Literal["serving"] | None = None
+    """The canary, which has no users yet, and the region's own stable: its users feel the load, so that it is said."""
     concurrency: int | None = Field(default=None, ge=1, le=100_000)
     """Requests in flight on each engine: who has an answer asks again. 8 where no rate is said either."""
     requests_per_second: float | None = Field(default=None, gt=0, le=1_000_000)
@@ -59,20 +58,13 @@ class LoadSettings(SpecModel):
         return max(math.ceil(needed), 1)
 
 
-def load_conflicts(
-    load: LoadSettings, *, starts_engines: bool, has_prompts: bool, in_workflow: bool
-) -> Iterator[SpecConflict]:
-    """Two loads, none to send, blocks that do not fit, users who would feel it although nobody said that they may.
-
-    `starts_engines` is whether the fleet can start an engine that is nobody's.
-    """
+def load_conflicts(load: LoadSettings, *, has_prompts: bool, in_workflow: bool) -> Iterator[SpecConflict]:
+    """Two loads, none to send, blocks that do not fit, users who would feel it although nobody said that they may."""
     if load.concurrency and load.requests_per_second:
         expected = "one of concurrency, requests_per_second"
         yield SpecConflict(("requests_per_second",), "a rate next to a concurrency", expected)
-    if load.arms == "scratch" and not starts_engines:
-        found = "a scratch engine, which this fleet does not start"
-        expected = "`arms: serving`, which puts the load on the stable that serves users; or no stage load"
-        yield SpecConflict(("arms",), found, expected)
+    if load.arms is None:
+        yield SpecConflict(("arms",), "nothing", "`arms: serving`, since users of the region's stable feel the load")
     if not load.prompts and not has_prompts:
         yield SpecConflict((), "no prompts to send", "prompts here, or at traffic.prompts")
     if load.block_seconds > load.within.total_seconds():

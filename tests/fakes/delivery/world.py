@@ -14,7 +14,7 @@ from typing import Any
 
 from fakes.delivery.identities import FakeIdentities
 from fakes.delivery.ledger import FakeLedger, OffLoop
-from fakes.delivery.loads import SCRATCH_URL, FakeLoads, FakeScratch
+from fakes.delivery.loads import FakeLoads
 
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
@@ -200,9 +200,8 @@ class World:
         self.evidence.serves("stable", CHALLENGER)
         self.evidence.serves("shadow", CHALLENGER)
         self.evidence.serves("canary", CHALLENGER)
-        speeds = dict.fromkeys((CHAMPION_URL, CHALLENGER_URL, SCRATCH_URL), 1000.0)
+        speeds = dict.fromkeys((CHAMPION_URL, CHALLENGER_URL), 1000.0)
         self.loads = FakeLoads(folder / "load", self.clock, speeds)
-        self.scratch: FakeScratch | None = FakeScratch()
         self.limits = WriterLimits()
         self.engines: EngineProvider = FakeDownloads()
         self.folder = self.disk = folder
@@ -232,7 +231,6 @@ class World:
             identities=self.identities,
             own=self.disk,
             loads=self.loads.block if self.loads else None,
-            scratch=self.scratch.start if self.scratch else None,
             git=self.git,
             asker=self.asker,
         )

@@ -122,16 +122,16 @@ def test_an_empty_answer_has_a_first_token_time_and_the_servers_count_wins() -> 
 
 
 def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
-    stage = LoadStage(requests_per_second=5000.0, shape=LoadShape.SPIKE)
+    stage = LoadStage(arms="serving", requests_per_second=5000.0, shape=LoadShape.SPIKE)
     assert stage.processes_of(1) == 150
-    assert LoadStage(concurrency=1000).processes_of(2) == 32
-    assert LoadStage().processes_of(1) == 1
+    assert LoadStage(arms="serving", concurrency=1000).processes_of(2) == 32
+    assert LoadStage(arms="serving").processes_of(1) == 1
 
 
 def test_files_that_it_names_must_be_there(tmp_path: Path) -> None:
     spec = yaml.safe_load(SPEC)
     spec["gates"]["throughput"] = {}
-    spec["stages"].insert(1, {"load": {"prompts": "p.txt"}})
+    spec["stages"].insert(1, {"load": {"arms": "serving", "prompts": "p.txt"}})
     read = parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")
     places = [".".join(map(str, odd.where)) for odd in missing_files(read, tmp_path)]
     assert places == ["stages.0.offline.dataset", "stages.1.load.prompts"]
