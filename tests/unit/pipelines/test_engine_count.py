@@ -32,6 +32,11 @@ def test_each_region_needs_its_engines_twice_at_the_height_of_a_trial() -> None:
     ]
 
 
+def test_what_they_cost_follows_from_the_spec() -> None:
+    counts = engine_counts(clusters(cost={"per_engine_hour": 2.5, "currency": "EUR"}))
+    assert [(each.per_hour, each.currency) for each in counts] == [(10.0, "EUR"), (20.0, "EUR"), (10.0, "EUR")]
+
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 WITHOUT_WORKFLOW = EXAMPLE.partition("\nworkflow:")[0]
 OWN = "registry.example.com/guard@sha256:" + "4" * 64

@@ -198,6 +198,11 @@ class TestNames:
         with pytest.raises(UsageError, match="there is nothing to deliver"):
             engines_of(a_spec(), a_spec())
 
+    def test_what_a_build_accepts_makes_no_other_engine(self) -> None:
+        strict = a_spec(engine="engine: {vllm: {version: 0.32.0}, compile: {mode: none, tolerance: 0.5}}")
+        with pytest.raises(UsageError, match="there is nothing to deliver"):
+            engines_of(strict, a_spec())
+
     def test_an_engine_that_nobody_recorded_cannot_be_compared(self) -> None:
         version = a_version(CHAMPION)
         with pytest.raises(UsageError, match="nobody has recorded which engine serves it"):

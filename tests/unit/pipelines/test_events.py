@@ -25,7 +25,7 @@ from pipelines.events.state import (
 )
 from pipelines.model import Ending
 from registry.model import Event
-from tidegate.core.errors import ExitCode, NotGenuine
+from tidegate.core.errors import ExitCode, NotGenuine, UsageError
 from tidegate.testing import START
 
 
@@ -80,6 +80,12 @@ async def test_the_plan_is_read_back_but_for_its_forecasts(world: World) -> None
     plain = [step.model_copy(update={"gates": ()}) for step in world.plan.steps]
     assert plan_of(world.ledger.events) == world.plan.model_copy(update={"steps": tuple(plain)})
     assert spec_file_of(world.ledger.events) == "eu/delivery.yaml"
+
+
+def test_a_ledger_without_a_plan_is_told() -> None:
+    with pytest.raises(UsageError, match="this delivery's ledger holds no plan; deliver the version again"):
+        plan_of([])
+    assert spec_file_of([]) is None
 
 
 def test_a_step_is_done_until_it_is_undone_or_begun_again() -> None:

@@ -78,6 +78,12 @@ async def test_evidence_has_no_word_of_a_prompt_or_an_answer() -> None:
     assert "please" not in text
 
 
+async def test_each_pair_is_handed_on_once() -> None:
+    pairing = await paired(Chat())
+    assert len(pairing.drain().pairs) >= 4
+    assert pairing.drain().pairs == ()
+
+
 async def test_an_arm_that_was_not_reached_makes_no_pair() -> None:
     chat = Chat()
     del chat.scripts[CHALLENGER_URL]
@@ -114,6 +120,14 @@ async def test_times_between_tokens_and_until_the_last_are_those_of_the_answer()
     assert first.stable
     # 10 ms for each of two tokens, of which the second alone has one before it.
     assert (first.stable.e2e, first.stable.itl) == (pytest.approx(0.12), pytest.approx(0.02))
+
+
+async def test_an_answer_of_one_token_has_no_time_between_tokens() -> None:
+    chat = Chat()
+    chat.scripts[CHAMPION_URL] = lambda prompt: "yes"
+    first = (await paired(chat)).drain().pairs[0]
+    assert first.stable
+    assert first.stable.itl is None
 
 
 @pytest.mark.parametrize(("needed", "trusted"), [(2, True), (1000, False)])

@@ -28,6 +28,7 @@ from pipelines.views.notifications import (
     notified,
     slack_body,
     subject_of,
+    webhook_body,
 )
 from registry.model import Event
 
@@ -127,6 +128,14 @@ def test_a_chat_is_told_what_the_ledger_can_be_held_to() -> None:
     assert slack_body(news)["text"] == "*over*\n_delivery 0f3c, ledger 9f86d0, 60303a_"
 
 
+def test_a_program_gets_everything_flat() -> None:
+    opened = Notification(kind=NotificationKind.OPENED, at=START, subject=SUBJECT, headline="")
+    assert set(webhook_body(opened)) == {
+        "kind", "at", "headline", "text", "step", "outcome", "delivery", "model", "version", "champion", "regions",
+        "heads",
+    }  # fmt: skip
+
+
 class Receiver:
     """A `Sender` that answers as it is told; after that it takes everything."""
 
@@ -194,6 +203,11 @@ def refused(request: httpx.Request) -> httpx.Response:
 
 def answering(status: int) -> Callable[[httpx.Request], httpx.Response]:
     return lambda _: httpx.Response(status, headers={"location": "https://elsewhere.example"})
+
+
+@pytest.mark.parametrize("status", [200, 202, 204])
+def test_any_success_will_do(status: int) -> None:
+    send_by_http(SECRET, {"text": "x"}, httpx.MockTransport(answering(status)))
 
 
 @pytest.mark.parametrize(
