@@ -209,6 +209,12 @@ def test_a_judge_scores_the_whole_and_each_dimension() -> None:
     }
 
 
+def test_a_verdict_of_no_region_has_an_empty_one() -> None:
+    said = {"gate": "health", "outcome": "pass", "region": None}
+    events = Delivery().open().say("bake@1", "verdict", "so", **said).events
+    assert of(events, "gate_outcome", gate="health", stage="bake", region="", version="3")["pass"] == 1
+
+
 def test_every_metric_is_on_its_page_with_its_labels() -> None:
     rows = re.findall(r"^\| `(tidegate_\w+)` \| (.+?) \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     written = {metric: {*re.findall(r"`(\w+)`", labels), "instance"} for metric, labels in rows}
