@@ -26,6 +26,7 @@ from tidegate.core.spec import SpecError
         (Scorer.NUMERIC, "3, or rather -3", "-3", 1),
         (Scorer.F1, "Paris", "Paris France", 2 / 3),
         (Scorer.F1, "東京です", "東京", 2 / 3),
+        (Scorer.F1, "", "", 1),
     ],
 )
 def test_answers_are_scored(scorer: Scorer, answer: str, expected: str, points: float) -> None:
