@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from gates.evidence.request_record import RecordReader
 from pipelines.adapters.fleets import require_contexts
 from pipelines.adapters.stores import mlflow_address
 from pipelines.events.listeners import EventFile
@@ -16,7 +17,7 @@ from pipelines.ports import CarriedFleet, Fleet
 from pipelines.run.regions import foreign_objects_in
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
-from pipelines.views.report import render_report
+from pipelines.views.report import DeliveryRecord, render_report
 from pipelines.views.status import StatusReport
 from registry.deliveries import MlflowDeliveries
 from registry.ledger import MlflowLedger
@@ -116,7 +117,7 @@ def report(at: Surroundings, spec: Delivery, *, last: int, target: Path) -> None
     if not found:
         raise UsageError(f"{spec.model.name} has not been delivered yet", hint="run `tidegate deliver`")
     told = {delivery.id: _events_of(delivery.id, at.state, ledgers) for delivery in reversed(found)}
-    write_atomically({target: page_of(spec, told)})
+    write_atomically({target: page_of(spec, at.state, told)})
 
 
 def leave_report(spec: Delivery, state: StateFolder, ledger: MlflowLedger, events: EventFile | None) -> Path | None:
@@ -127,7 +128,7 @@ def leave_report(spec: Delivery, state: StateFolder, ledger: MlflowLedger, event
     target = report_path(state, ledger.delivery)
     try:
         told = {ledger.delivery: tuple(events.read()) if events else ledger.recorded()}
-        write_atomically({target: page_of(spec, told)})
+        write_atomically({target: page_of(spec, state, told)})
     except TidegateError as error:
         note(f"there is no report: {error}")
         return None
@@ -139,10 +140,13 @@ def report_path(state: StateFolder, delivery: str) -> Path:
     return state.delivery(delivery) / "report.html"
 
 
-def page_of(spec: Delivery, told: Mapping[str, Sequence[Event]]) -> str:
-    """Deliveries as one self-contained page, in order."""
-    title = f"{spec.metadata.name}: {len(told)} {'delivery' if len(told) == 1 else 'deliveries'}"
-    return render_report(told, title=title)
+def page_of(spec: Delivery, state: StateFolder, told: Mapping[str, Sequence[Event]]) -> str:
+    """Deliveries as one self-contained page, in order, with what users saw when somebody wrote it down."""
+    traffic = state.traffic / f"{spec.metadata.name}.jsonl"
+    records = RecordReader(traffic).read_new() if traffic.exists() else []
+    deliveries = [DeliveryRecord(id=name, events=tuple(events)) for name, events in told.items()]
+    title = f"{spec.metadata.name}: {len(deliveries)} {'delivery' if len(deliveries) == 1 else 'deliveries'}"
+    return render_report(deliveries, records=records, title=title)
 
 
 def _events_of(delivery: str, state: StateFolder, ledgers: MlflowDeliveries) -> Sequence[Event]:

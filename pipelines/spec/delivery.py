@@ -342,9 +342,9 @@ class Delivery(SpecModel):
 
     def arm_services(self, region: str) -> Mapping[str, str]:
         """The Services that are asked through the region's API server, by arm: where the spec has no address of one."""
-        if not isinstance(self.fleet, TheirsFleetSpec) or self.fleet.regions[region].arms or not self.asks_engines:
+        if isinstance(self.fleet, LocalFleet) or self.fleet.regions[region].arms or not self.asks_engines:
             return {}
-        return self.fleet.arm_services
+        return self.fleet.arm_services(self.metadata.name)
 
     def _around_fleet(self) -> AroundFleet:
         return AroundFleet(

@@ -35,8 +35,10 @@ class LoadSettings(SpecModel):
     """Load on one arm, until the other one has its turn."""
     prompts: Path | None = None
     """One a line; those of `traffic.prompts`, or of the golden set, where no file is named."""
+    lengths: Path | None = None
+    """What an engine of production said at `/metrics`: prompts and answers get the lengths that it counted."""
     max_tokens: int = Field(default=32, ge=1, le=100_000)
-    """Of an answer."""
+    """Of an answer; without meaning next to `lengths`, which say it for each."""
     within: Duration = timedelta(minutes=30)
 
     @property

@@ -16,7 +16,7 @@ from gates.analyses.command import CommandGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt, load_golden
 from gates.judge.spec import JudgeGate
-from pipelines.load import LoadRequest, plain_requests
+from pipelines.load import LoadRequest, plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.load import LoadSettings
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
@@ -170,6 +170,8 @@ def named_files(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
             yield ("stages", index, "offline", "dataset"), stage.offline.dataset
         if stage.load and stage.load.prompts:
             yield ("stages", index, "load", "prompts"), stage.load.prompts
+        if stage.load and stage.load.lengths:
+            yield ("stages", index, "load", "lengths"), stage.load.lengths
     if spec.traffic and spec.traffic.prompts:
         yield ("traffic", "prompts"), spec.traffic.prompts
     for gate, command in spec.gates.of(CommandGate).items():
@@ -226,6 +228,10 @@ def load_requests(spec: Delivery, settings: LoadSettings, folder: Path) -> tuple
 
     Raises:
         SpecError: a file of prompts cannot be read, or has none.
+        UsageError: a file of lengths has none.
+        OSError: it cannot be read.
     """
     prompts = prompts_in(folder / settings.prompts) if settings.prompts else user_prompts(spec, folder)
-    return plain_requests(prompts, settings.max_tokens)
+    if settings.lengths is None:
+        return plain_requests(prompts, settings.max_tokens)
+    return requests_like(prompts, (folder / settings.lengths).read_text(encoding="utf-8"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from fakes.delivery.world import a_version
 
+from gates.evidence.request_record import RequestRecord
+from pipelines.events.state import DeliveryState
 from registry.model import Event
 
 START = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
@@ -186,3 +190,42 @@ def _planned(step: str) -> dict[str, object]:
         "wave": int(place) if stage == "bake" else REGIONS.index(region) + 1 if region else 0,
         "expected_seconds": EXPECTED.get(stage, 1),
     }
+
+
+TTFT_SECONDS = 0.075
+ITL_SECONDS = 0.021
+
+
+def users(
+    story: DeliveryState, *, slowness: Mapping[str, float], per_second: float = 3.0, seed: int = 7
+) -> list[RequestRecord]:
+    """One record per request in every region of the story; `slowness` stretches a version's times."""
+    dice = random.Random(seed)
+    assert story.started
+    assert story.ended
+    count = int((story.ended - story.started).total_seconds() * per_second)
+    records = []
+    for index in range(count):
+        at = story.started + timedelta(seconds=index / per_second)
+        for region in story.regions:
+            weight = ([0] + [change.weight for change in region.history if change.at <= at])[-1]
+            canary = dice.uniform(0, 100) < weight
+            version = story.version if canary else str(story.champion)
+            stretch = slowness.get(version, 1.0) * dice.lognormvariate(0, 0.18)
+            tokens = dice.randint(12, 60)
+            ttft, itl = TTFT_SECONDS * stretch, ITL_SECONDS * slowness.get(version, 1.0) * dice.lognormvariate(0, 0.08)
+            records.append(
+                RequestRecord(
+                    started=at.timestamp(),
+                    region=region.name,
+                    role="canary" if canary else "stable",
+                    version=version,
+                    status=200,
+                    ok=True,
+                    ttft_seconds=ttft,
+                    itl_mean_seconds=itl,
+                    duration_seconds=ttft + itl * tokens,
+                    output_tokens=tokens,
+                )
+            )
+    return records

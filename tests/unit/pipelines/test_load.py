@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from statistics import mean
 
 import pytest
 import yaml
@@ -12,17 +13,38 @@ from fakes.delivery.world import GOLDEN, SPEC, a_spec
 from gates.evidence.request_record import RequestRecord
 from pipelines.adapters.load.stream import StreamMeter
 from pipelines.load import (
+    DRAWN,
     LoadOrder,
     LoadShape,
     Quantiles,
     arm_load,
     arm_result,
+    histogram_in,
     plain_requests,
+    requests_like,
     shuffled,
 )
 from pipelines.spec.delivery import Delivery, LoadStage
 from pipelines.spec.policy import golden_set, missing_files, prompts_in, user_prompts
+from tidegate.core.errors import UsageError
 from tidegate.core.spec import SpecError, parse_spec
+
+METRICS = """
+# HELP vllm:request_prompt_tokens Number of prefill tokens processed.
+# TYPE vllm:request_prompt_tokens histogram
+vllm:request_prompt_tokens_bucket{engine="0",le="10.0",model_name="m"} 10.0
+vllm:request_prompt_tokens_bucket{engine="0",le="100.0",model_name="m"} 40.0
+vllm:request_prompt_tokens_bucket{engine="0",le="+Inf",model_name="m"} 40.0
+vllm:request_prompt_tokens_count{engine="0",model_name="m"} 40.0
+vllm:request_prompt_tokens_sum{engine="0",model_name="m"} 1700.0
+# HELP vllm:request_generation_tokens Number of generation tokens processed.
+# TYPE vllm:request_generation_tokens histogram
+vllm:request_generation_tokens_bucket{engine="0",le="5.0",model_name="m"} 20.0
+vllm:request_generation_tokens_bucket{engine="0",le="20.0",model_name="m"} 30.0
+vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 40.0
+vllm:request_generation_tokens_count{engine="0",model_name="m"} 40.0
+vllm:request_generation_tokens_sum{engine="0",model_name="m"} 400.0
+"""
 
 
 def order(**changes: object) -> LoadOrder:
@@ -56,6 +78,33 @@ def test_processes_share_an_order_and_send_other_requests_each() -> None:
     assert len({part.seed for part in parts if part}) == 3
     assert [part.rate for index in range(4) if (part := order(rate=2.0).part(index, 4))] == [0.5] * 4
     assert order(concurrency=1).part(1, 2) is None
+
+
+def test_a_histogram_of_an_engine_gives_prompts_and_answers_their_lengths() -> None:
+    requests = requests_like(["one two three", "four five"], METRICS, seed=1)
+    assert len(requests) == DRAWN
+    words = [len(request.prompt.split()) for request in requests]
+    # A quarter has up to 10 tokens, the rest up to 100: 42.5 tokens in the mean, 1.3 of which are a word.
+    assert mean(words) == pytest.approx(42.5 / 1.3, rel=0.1)
+    assert max(words) <= 77
+    lengths = [request.max_tokens for request in requests]
+    # What exceeds the last edge counts as in the last bucket.
+    assert sum(length <= 5 for length in lengths) / DRAWN == pytest.approx(0.5, abs=0.06)
+    assert max(lengths) <= 20
+    assert requests == requests_like(["one two three", "four five"], METRICS, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no requests in vllm:request_prompt_tokens"),
+        ("no metrics at all {", "not metrics as an engine tells them"),
+    ],
+)
+def test_a_file_without_lengths_is_refused_with_what_to_do(text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told) as caught:
+        histogram_in(text, "vllm:request_prompt_tokens")
+    assert caught.value.hint is not None and "/metrics" in caught.value.hint
 
 
 def test_the_same_seed_sends_the_same_and_everything_comes_once_a_round() -> None:
@@ -131,10 +180,10 @@ def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
 def test_files_that_it_names_must_be_there(tmp_path: Path) -> None:
     spec = yaml.safe_load(SPEC)
     spec["gates"]["throughput"] = {}
-    spec["stages"].insert(1, {"load": {"arms": "serving", "prompts": "p.txt"}})
+    spec["stages"].insert(1, {"load": {"arms": "serving", "prompts": "p.txt", "lengths": "metrics.txt"}})
     read = parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")
     places = [".".join(map(str, odd.where)) for odd in missing_files(read, tmp_path)]
-    assert places == ["stages.0.offline.dataset", "stages.1.load.prompts"]
+    assert places == ["stages.0.offline.dataset", "stages.1.load.prompts", "stages.1.load.lengths"]
 
 
 USERS = "traffic: {requests_per_second: 10, prompts: users.txt}"

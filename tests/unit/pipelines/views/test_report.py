@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 
 import pytest
-from fakes.delivery.records import REGIONS, Delivery, bad_answers, delivered, slow
+from fakes.delivery.records import REGIONS, START, Delivery, bad_answers, delivered, slow, users
 from fakes.html import Read
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import state_of
-from pipelines.views.report import render_report
+from pipelines.views.report import DeliveryRecord, during, per_version, render_report, side_by_side
 from pipelines.views.section import LEFT, RIGHT, TITLE, WEIGHTS, ticked, timeline, waits
+from pipelines.views.wording import headline
+from registry.model import Event
+
+
+def record(events: list[Event], name: str = "run-1") -> DeliveryRecord:
+    return DeliveryRecord(id=name, events=tuple(events))
+
+
+def requests_of(events: list[Event]) -> list[RequestRecord]:
+    return users(state_of(events), slowness={"4": 2.6})
 
 
 @pytest.fixture(scope="module")
 def three() -> str:
-    """Three deliveries on one page, as a demo makes them."""
-    return render_report({made.__name__: made() for made in (delivered, bad_answers, slow)}, title="Three versions")
+    """Three deliveries in a row on one page, as a demo makes them."""
+    deliveries, records, start = [], [], START
+    for number, made in enumerate((delivered, bad_answers, slow)):
+        events = made(start=start)
+        deliveries.append(record(events, f"run-{number}"))
+        records += requests_of(events)
+        start = events[-1].at + timedelta(seconds=20)
+    return render_report(deliveries, records=records, title="Three versions")
+
+
+def test_every_delivery_has_its_headline(three: str) -> None:
+    for made in (delivered, bad_answers, slow):
+        assert f"<h2>{headline(state_of(made()))}</h2>" in three
 
 
 def test_the_page_needs_nothing_but_itself_and_stays_small(three: str) -> None:
@@ -34,7 +57,7 @@ def test_the_page_needs_nothing_but_itself_and_stays_small(three: str) -> None:
 
 def test_what_others_wrote_is_escaped() -> None:
     delivery = Delivery("<b>3</b>").open().say("build", "started").say("build", "failed", "<script>alert(1)</script>")
-    html = render_report({"<i>": delivery.close("failed", "<img src=x>", 4).events}, title="<u>")
+    html = render_report([record(delivery.close("failed", "<img src=x>", 4).events, "<i>")], records=[], title="<u>")
     assert not re.search(r"<script|<img|<b>|<i>|<u>", html)
     assert "&lt;script&gt;" in html
 
@@ -47,16 +70,54 @@ def test_what_stands_between_backticks_is_code_and_nothing_else_is_lost(text: st
     assert unescape(words).replace("`", "") == text.replace("`", "")
 
 
+def test_a_delivery_that_never_shared_users_says_so_instead_of_comparing(three: str) -> None:
+    assert "Versions 2 and 3 never answered users at the same time" in three
+
+
+def test_failed_and_cut_requests_are_counted() -> None:
+    events = slow()
+    broken = requests_of(events)[0].model_copy(update={"ok": False, "cut": True})
+    html = render_report([record(events)], records=[broken, *requests_of(events)[1:]], title="Slow")
+    assert re.search(r"\d+, 1 failed, 1 cut", html)
+
+
+def test_requests_before_and_after_the_delivery_and_elsewhere_do_not_belong_to_it() -> None:
+    events = slow()
+    story = state_of(events)
+    inside = requests_of(events)[0]
+    early = inside.model_copy(update={"started": inside.started - 1})
+    elsewhere = inside.model_copy(update={"region": "mars"})
+    assert during(story, [early, inside, elsewhere]) == [inside]
+
+
+def test_arms_are_compared_only_where_and_while_both_had_users() -> None:
+    events = slow()
+    story = state_of(events)
+    stable, canary = side_by_side(story, during(story, requests_of(events)))
+    assert (stable.version, canary.version, canary.canary) == ("2", "4", True)
+    assert {each.region for each in stable.records} == {"eu-west-1"}
+    shared = story.regions[0].history
+    began = next(change.at for change in shared if change.weight == 25)
+    assert min(each.started for each in stable.records) >= began.timestamp()
+
+
+def test_requests_without_an_answer_are_an_arm_of_their_own() -> None:
+    events = slow()
+    lost = requests_of(events)[0].model_copy(update={"version": "", "ok": False})
+    arms = per_version(state_of(events), [lost, *requests_of(events)[1:]])
+    assert [(arm.version, arm.failed) for arm in arms] == [("2", 0), ("", 1), ("4", 0)]
+
+
 def test_a_verdict_of_the_whole_wave_is_on_the_page() -> None:
     delivery = Delivery().open().say("bake@1", "started")
     delivery.say("bake@1", "verdict", gate="errors", outcome="pass", reason="quiet", numbers={}, region=None)
-    html = render_report({"run-1": delivery.events}, title="Bake")
+    html = render_report([record(delivery.events)], records=[], title="Bake")
     assert "<code>bake@1</code>" in html
     assert "quiet" in html
 
 
 def test_a_delivery_that_died_before_its_first_event_is_still_on_the_page() -> None:
-    html = render_report({"run-9": []}, title="Nothing")
+    html = render_report([record([], "run-9")], records=[], title="Nothing")
     assert "nothing was recorded of this delivery" in html
     assert "run-9" in html
 
@@ -69,7 +130,7 @@ def test_how_long_an_approval_was_waited_for_is_drawn() -> None:
     delivery.pass_through("deploy@us-east-1", 30)
     story = state_of(delivery.events)
     assert list(waits(story, story.steps)) == [("a freeze", 60.0, 360.0)]
-    html = render_report(dict.fromkeys(("run-1", "run-2"), delivery.events), title="Held")
+    html = render_report([record(delivery.events), record(delivery.events, "run-2")], records=[], title="Held")
     # Above its place, and on its shade.
     assert html.count(">waits for a freeze<") == 4
 
