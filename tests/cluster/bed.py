@@ -36,7 +36,6 @@ from tidegate.core.model import Json
 GATEWAY = "users"
 OWNER = "gateway.envoyproxy.io/owning-gateway-name"
 """Labels the Service of a gateway's proxies."""
-TESTS = Path(__file__).parents[1]
 
 LOOK_SECONDS = 0.5
 

@@ -15,8 +15,6 @@ from registry.deliveries import MlflowDeliveries
 from registry.model import Event
 from registry.ports import embedded_uri
 
-AT = datetime(2026, 1, 1, tzinfo=UTC)
-ALL = ("verify", "--all", "delivery.yaml")
 EVENT = "mlflow.tidegate.event."
 
 

@@ -16,7 +16,6 @@ from fakes.services.git_servers import basic, over_http
 from fakes.terminal import Tidegate
 
 REGIONS = ("eu-west-1", "us-east-1")
-ARGO_CD = "argocd"
 
 
 def path(region: str) -> str:

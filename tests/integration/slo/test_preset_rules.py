@@ -23,11 +23,6 @@ from tidegate.core.metrics import MetricNames, MetricSource, PresetName, presets
 from tidegate.core.spec import parse_spec
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "presets"
-SLOS = {
-    "availability": {"objective": 99.9, "errors": {}},
-    "whole-answer": {"objective": 95, "e2e": {"below": "10s"}},
-    "first-token": {"objective": 99, "ttft": {"below": "250ms"}},
-}
 
 
 class Case(MetricNames):

@@ -15,8 +15,6 @@ from pipelines.spec.policy import golden_set
 from tidegate.cli import main
 from tidegate.core.spec import parse_spec
 
-FILES = {"delivery.yaml", "golden.jsonl", "prompts.txt", "delivery.schema.json"}
-
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from gates.stats.exchange import log_e, log_e_odds, log_mean
 
-Array = NDArray[np.float64]
 LOG_WEIGHT = st.floats(-np.log(6), np.log(6))
 LOG_ODDS = st.floats(-12, 12)
 
