@@ -7,11 +7,12 @@ import math
 
 import pytest
 from fakes.clusters.region import NAME, ClusterRegion, on_trial
-from fakes.kube.refusal import Refusal
-from fakes.kube.requests import WRITES, Fault, Refuse
+from fakes.kube.refusal import Refusal, conflict
+from fakes.kube.requests import WRITES, Effect, Fault, LoseAnswer, Refuse
 
 from rollouts.argo.actions import RolloutClient
 from rollouts.errors import Forbidden, NotConfirmed, NotPossible, Unreachable
+from rollouts.kube.resources import ROLLOUTS
 
 
 @pytest.fixture(params=[0.0, math.inf], ids=["hears", "loses"])
@@ -97,6 +98,22 @@ async def test_no_matter_who_moves_it_hears_that_it_was_aborted_meanwhile(
     with pytest.raises(NotPossible, match="aborted meanwhile"):
         await promoting
     await aborting
+    assert seen(region) == (0, 0, "Degraded")
+
+
+EFFECTS: dict[str, Effect] = {
+    "somebody was faster": Refuse(conflict(ROLLOUTS, NAME)),
+    "answer lost": LoseAnswer(),
+    "failing": Refuse(Refusal(500, "InternalError", "no space left")),
+}
+
+
+@pytest.mark.parametrize("effect", EFFECTS.values(), ids=EFFECTS)
+@pytest.mark.parametrize("region", [0.0], indirect=True)
+async def test_the_end_is_right(effect: Effect, region: ClusterRegion, rollouts: RolloutClient) -> None:
+    on_trial_now = trial(region)
+    region.api.faults.add(Fault(effect, verbs=WRITES))
+    await rollouts.abort(on_trial_now)
     assert seen(region) == (0, 0, "Degraded")
 
 

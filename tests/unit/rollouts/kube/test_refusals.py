@@ -94,6 +94,11 @@ def test_a_status_may_leave_out_everything() -> None:
     assert (type(error), error.status, error.message) == (ApiError, 500, f"{ASKED}: no reason given")
 
 
+def test_an_object_that_fits_no_schema_is_wrong_and_not_the_servers_fault() -> None:
+    said = "failed to create typed patch object (x): .spec.selectors: field not declared in schema"
+    assert type(refusal(ASKED, 500, body(500, "", said))) is Invalid
+
+
 @pytest.mark.parametrize(
     ("error", "read", "write"),
     [
