@@ -15,7 +15,7 @@ from pydantic_core import InitErrorDetails
 
 from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.arguments.image import Prebuilt, WeightsSpec
-from engine_images.arguments.serving import FAILS_ON_CPU, ONLINE, QUANTIZATION, Serving, serving
+from engine_images.arguments.serving import FAILS_ON_CPU, Serving, serving
 from engine_images.arguments.validation import arguments_schema, wrong_arguments
 from engine_images.arguments.values import KV_CACHE, UTILIZATION, ArgumentValue
 from engine_images.choices import VLLM, CompileMode, KeyPolicy
@@ -121,9 +121,6 @@ class CompileSpec(SpecModel):
     """Batch sizes that are asked once, while the engine is built and before it is ready after a start."""
     tolerance: float = Field(default=0.01, gt=0, le=1)
     """The largest difference of a token's log-probability between compiled and eager that a build accepts."""
-    quantization_tolerance: float | None = Field(default=None, gt=0, le=10)
-    """The largest mean difference of tokens' log-probabilities that a build accepts between weights that are quantized
-    while they are loaded and the same weights as they are; absent, it is measured and not judged."""
 
     @field_validator("warm")
     @classmethod
@@ -153,15 +150,6 @@ class EngineSettings(SpecModel):
         if self.compile.floor is not None or self.accelerator is Accelerator.CPU:
             return self.compile.floor
         return GPU_FLOOR
-
-    @property
-    def unquantized(self) -> EngineSettings | None:
-        """The same without quantization; None where no weights are quantized while they are loaded."""
-        if self.vllm.serving.quantization not in ONLINE:
-            return None
-        args = {name: value for name, value in self.vllm.args.items() if name not in QUANTIZATION}
-        compile_ = self.compile.model_copy(update={"quantization_tolerance": None})
-        return self.model_copy(update={"vllm": self.vllm.model_copy(update={"args": args}), "compile": compile_})
 
     @property
     def weights_place(self) -> WeightsSpec:
@@ -223,10 +211,5 @@ def _precision(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflic
     if settings.accelerator is Accelerator.CPU and method in FAILS_ON_CPU:
         expected = "fp8_per_channel or fp8_per_block: vLLM 0.32 fails there while it loads the weights"
         yield SpecConflict(("vllm", "args", "quantization"), f"{method} on a cpu", expected)
-    if settings.compile.quantization_tolerance is not None and method not in ONLINE:
-        expected = f"`engine.vllm.args.quantization`, one of {', '.join(ONLINE)}"
-        yield SpecConflict(
-            ("compile", "quantization_tolerance"), "nothing that is quantized while it is loaded", expected
-        )
     if vllm.serving.dtype == "bfloat16" and not DEVICES[settings.accelerator].bfloat16:
         yield SpecConflict(("vllm", "args", "dtype"), f"bfloat16 on {settings.accelerator}", "float16 or float32")

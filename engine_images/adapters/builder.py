@@ -25,7 +25,6 @@ from engine_images.build.proof import (
     EngineStart,
     ScoredPrompt,
     compare,
-    compare_quantized,
     kernels_added,
     read_start_log,
     speedup_of,
@@ -225,8 +224,7 @@ class Builder:
         """The engine, found or built; `progress` gets a line before each long step.
 
         Raises:
-            NotProven: the compile cache is missed, the compiled model is another one than the eager, or too slow, or
-                quantization changed more than is accepted.
+            NotProven: the compile cache is missed, the compiled model is another one than the eager, or too slow.
             TidegateError: it did not start.
         """
         folder = self._store.work_folder(f"key-{request.model.digest[:16]}")
@@ -237,21 +235,14 @@ class Builder:
             if found and found.record.holds(request):
                 return found
             if request.compiled:
-                record, eager = await self._proven(request, engine, key, progress)
+                record = await self._proven(request, engine, key, progress)
             else:
                 self._write(request, EngineManifest(engine=engine, model=request.model, launch=request.launch), None)
-                record, eager = BuildRecord(engine=engine, model=request.model.uri, tolerance=request.tolerance), ()
-                if request.original:
-                    started, eager = await self._eager(request, engine, progress)
-                    record = record.model_copy(update={"eager": started})
-            if request.original:
-                record = await self._quantized(request, request.original, record, eager, progress)
+                record = BuildRecord(engine=engine, model=request.model.uri, tolerance=request.tolerance)
             return self._store.keep(record)
 
-    async def _proven(
-        self, request: BuildRequest, engine: str, key: CompileKey, progress: Progress
-    ) -> tuple[BuildRecord, tuple[ScoredPrompt, ...]]:
-        """What the build of a compiled engine found out, and how the eager one answered."""
+    async def _proven(self, request: BuildRequest, engine: str, key: CompileKey, progress: Progress) -> BuildRecord:
+        """What the build of a compiled engine found out."""
         name = request.compile_name(key)
         async with self._store.locked(name, "compiles the same model", progress):
             cold = self._store.compiled(name) or await self._compile(request, name, progress)
@@ -259,7 +250,9 @@ class Builder:
         digests = await asyncio.to_thread(digests_of, cache)
         manifest = EngineManifest(engine=engine, model=request.model, launch=request.launch, key=key, cache=digests)
         self._write(request, manifest, cache)
-        eager, expected = await self._eager(request, engine, progress)
+        progress("starting it eagerly, to compare with")
+        eagerly = StartAttempt("eager", folder, folder / "eager", EAGERLY)
+        eager, expected = await start_engine(self._servers, self._score, request, root, eagerly)
         attempt = StartAttempt("built", folder, folder / "built", environment=MUST_LOAD)
         rebuilt, agreement = 0, None
         progress("starting what was built")
@@ -288,7 +281,7 @@ class Builder:
             # The next build compiles again: what is wrong may have been this cache alone.
             self._store.drop_compiled(name)
             raise NotProven(problems, hint=f"see the logs in {folder}")
-        return record, expected
+        return record
 
     async def _compile(self, request: BuildRequest, name: str, progress: Progress) -> EngineStart:
         """Start once with an empty cache; what is put there is kept."""
@@ -300,47 +293,6 @@ class Builder:
         tidy_cache(cache)
         self._store.keep_compiled(name, started, cache)
         return started
-
-    async def _eager(
-        self, request: BuildRequest, engine: str, progress: Progress
-    ) -> tuple[EngineStart, tuple[ScoredPrompt, ...]]:
-        folder = self._store.work_folder(engine)
-        progress("starting it eagerly, to compare with")
-        attempt = StartAttempt("eager", folder, folder / "eager", EAGERLY)
-        return await start_engine(self._servers, self._score, request, self._store.root(engine), attempt)
-
-    async def _quantized(
-        self,
-        request: BuildRequest,
-        original: BuildRequest,
-        record: BuildRecord,
-        eager: Sequence[ScoredPrompt],
-        progress: Progress,
-    ) -> BuildRecord:
-        """The record with what quantization changed, by how the `eager` engine answered.
-
-        Raises:
-            NotProven: it changed more than is accepted.
-            TidegateError: the original did not start, and somebody asked what may change.
-        """
-        original = original.model_copy(update={"prompts": request.prompts})
-        allowed, folder = request.quantization_tolerance, self._store.work_folder(record.engine)
-        root = folder / "original-root"
-        write_root(root, EngineManifest(engine="", model=original.model, launch=original.launch), original.folder, None)
-        progress("starting it without quantization, to compare with")
-        attempt = StartAttempt("original", folder, folder / "original", EAGERLY)
-        try:
-            _, scored = await start_engine(self._servers, self._score, original, root, attempt)
-        except OutsideError as error:
-            # Weights that are quantized because they are too large for the machine have nothing to be compared with.
-            if allowed is not None:
-                raise
-            progress(f"not compared with the original: {error.message}")
-            return record
-        effect = compare_quantized(scored, eager)
-        if allowed is not None and not effect.within(allowed):
-            raise NotProven(effect.problem(allowed), hint=f"see the logs in {folder}")
-        return record.model_copy(update={"quantization": effect})
 
     def _write(self, request: BuildRequest, manifest: EngineManifest, cache: Path | None) -> None:
         write_root(self._store.root(manifest.engine), manifest, request.folder, cache)

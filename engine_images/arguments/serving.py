@@ -23,11 +23,6 @@ ONLINE = {
 }
 """Methods that quantize weights stored in 16 bits while they are loaded, and what is left of each number, in bytes;
 the scales of the last two included."""
-
-
-QUANTIZATION = ("quantization", "quantization-config")
-"""The arguments that say how weights are quantized."""
-
 FAILS_ON_CPU = ("fp8", "fp8_per_tensor", "mxfp8")
 """Methods of `ONLINE` that were seen to fail while vLLM 0.32 loads weights on a CPU."""
 

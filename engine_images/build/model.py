@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine_images.build.proof import Agreement, EngineStart, QuantizationEffect, without_hashes
+from engine_images.build.proof import Agreement, EngineStart, without_hashes
 from engine_images.choices import CompileMode
 from engine_images.launch import launch_of
 from engine_images.manifest import CompileKey, Launch, ModelContract
@@ -43,10 +43,6 @@ class BuildRequest(Value):
     """The largest difference of log-probabilities of compiled and eager that is accepted."""
     floor: float | None = None
     """The smallest speedup that is accepted."""
-    original: BuildRequest | None = None
-    """The same without quantization, to compare with; None where no weights are quantized while they are loaded."""
-    quantization_tolerance: float | None = None
-    """The largest mean difference from `original` that is accepted; None accepts any."""
     memory_bytes: int
     """What a process of it is expected to need."""
 
@@ -85,14 +81,9 @@ class BuildRecord(Value):
     agreement: Agreement | None = None
     tolerance: float
     floor: float | None = None
-    quantization: QuantizationEffect | None = None
-    """None where nothing is quantized, or where the original did not start and nobody asked for the comparison."""
 
     def holds(self, request: BuildRequest) -> bool:
         """Whether what was proven then is enough now."""
-        allowed, effect = request.quantization_tolerance, self.quantization
-        if allowed is not None and (effect is None or not effect.within(allowed)):
-            return False
         if self.agreement is None:
             return True
         speedup = self.built.speedup if self.built else None
@@ -147,11 +138,6 @@ def in_lines(record: BuildRecord) -> Iterator[str]:
             f"log-probabilities of {agreement.tokens:,} tokens differ from eager's by {agreement.largest:.2g} at most "
             f"(p99 {agreement.p99:.2g}, accepted {record.tolerance:g})"
         )
-    if effect := record.quantization:
-        yield (
-            f"quantized: log-probabilities of {effect.tokens:,} tokens differ from the original's by {effect.mean:.2g} "
-            f"in the mean, {effect.largest:.2g} at most"
-        )
     asked = "no floor" if record.floor is None else f"floor {record.floor:g}"
     if record.built and record.built.speedup is not None:
         yield f"prompts: {record.built.speedup:.2f} times as fast as eager ({asked})"
@@ -181,9 +167,7 @@ def build_request(
     Raises:
         VersionMismatch: the settings pin another vLLM than the environment has.
     """
-    asked, original = settings.compile, None
-    if unquantized := settings.unquantized:
-        original = build_request(model, folder, unquantized, environment, name=name, memory_bytes=memory_bytes)
+    asked = settings.compile
     return BuildRequest(
         model=model,
         served_name=name,
@@ -195,7 +179,5 @@ def build_request(
         prompts=tuple(PROMPTS.read_text(encoding="utf-8").splitlines()),
         tolerance=asked.tolerance,
         floor=settings.floor,
-        original=original,
-        quantization_tolerance=asked.quantization_tolerance,
         memory_bytes=memory_bytes,
     )

@@ -52,24 +52,6 @@ class Agreement(Value):
         return f"compiled and eager differ by up to {self.largest:.3g} in log-probability; {tolerance:g} is accepted"
 
 
-class QuantizationEffect(Agreement):
-    """How far an engine whose weights are quantized while they are loaded is from the same version without that."""
-
-    mean: float
-    """The mean difference of all tokens."""
-
-    def within(self, tolerance: float) -> bool:
-        """Whether tokens differ by no more in the mean; a single one may, for a quantized model is another model."""
-        return self.mean <= tolerance
-
-    def problem(self, tolerance: float) -> str:
-        """Why it is not."""
-        return (
-            f"quantized and original differ by {self.mean:.3g} in the mean log-probability of a token; "
-            f"{tolerance:g} is accepted by engine.compile.quantization_tolerance"
-        )
-
-
 def compare(eager: Sequence[ScoredPrompt], compiled: Sequence[ScoredPrompt]) -> Agreement:
     """Both scored the same prompts, in the same order.
 
@@ -87,17 +69,6 @@ def compare(eager: Sequence[ScoredPrompt], compiled: Sequence[ScoredPrompt]) -> 
         largest=differences[-1],
         p99=differences[math.ceil(0.99 * len(differences)) - 1],
     )
-
-
-def compare_quantized(original: Sequence[ScoredPrompt], quantized: Sequence[ScoredPrompt]) -> QuantizationEffect:
-    """Both scored the same prompts, in the same order.
-
-    Raises:
-        ValueError: when they did not, or when there was nothing to compare.
-    """
-    pairs = zip(original, quantized, strict=True)
-    differences = [difference for one, other in pairs for difference in _differences(one, other)]
-    return QuantizationEffect(**compare(original, quantized).model_dump(), mean=sum(differences) / len(differences))
 
 
 def _differences(eager: ScoredPrompt, compiled: ScoredPrompt) -> Iterator[float]:

@@ -55,8 +55,7 @@ def process_bytes(files: VersionFiles, settings: EngineSettings) -> int:
     """What a process needs of the machine's own memory, where a CPU has its weights and its KV cache too."""
     if settings.accelerator is not Accelerator.CPU:
         return HOST_BYTES + settings.accelerator_count * HOST_RANK_BYTES
-    # A build starts it without quantization too.
-    return footprint_of(files, settings.unquantized or settings).needed
+    return footprint_of(files, settings).needed
 
 
 def require_servable(found: Sequence[Obstacle], version: str) -> None:

@@ -28,8 +28,8 @@ from gates.evidence.names import (
     of_this_machine,
     selector,
 )
-from gates.evidence.scrape import Gained, ScrapedHistogram, batch_of, edge_of, summed
-from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Target, Targets, without_replicas
+from gates.evidence.scrape import Gained, batch_of, by_target, edge_of, summed
+from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets, without_replicas
 from gates.model import ArmKey, NoData
 from tidegate.core.access import PrometheusEndpoint
 from tidegate.core.adapters.prometheus import InstantResult, PrometheusClient, SeriesAnswer
@@ -109,7 +109,7 @@ class PrometheusSource:
     def sampled(self, arm: ArmKey, since: datetime, until: datetime) -> list[datetime]:
         """As `TrialEvidence`."""
         found = self._series(self._known_as(arm), since, until)
-        times = {at for series in found for at in series.totals if since.timestamp() < at <= until.timestamp()}
+        times = {at for series in found for at, _ in series.values if since.timestamp() < at <= until.timestamp()}
         return [datetime.fromtimestamp(at, UTC) for at in sorted(times)]
 
     def selectors(self, arm: ArmKey) -> str:
@@ -156,22 +156,22 @@ class PrometheusSource:
 
     def distributed(self, selector: str, arm: ArmKey, window: Window) -> dict[str, Buckets]:
         """As `QuerySource`; on the edges that all of an arm's series share."""
-        by_target: dict[Target, ScrapedHistogram] = {}
+        told: list[RawSeries] = []
         query, hint = "", "name the buckets of a classic histogram"
         for query, series in self._selected(selector, arm, window):
             if math.isnan(edge_of(series)):
                 message = f"{query} returns a series without a bucket edge in its label {BUCKET_EDGE}"
                 raise OutsideError(message, hint=hint)
-            target = series.target(BUCKET_EDGE)
-            by_target.setdefault(target, ScrapedHistogram(dict(target))).add(series)
+            told.append(series)
         gained: list[Gained] = []
-        for each in by_target.values():
+        for target, by_edge in by_target(told).items():
             try:
-                histogram = counters.classic(each.by_edge)
+                histogram = counters.classic(by_edge)
             except NotCounts as problem:
                 raise OutsideError(f"{problem} in {query}", hint=hint) from problem
-            counts = _window(window).gains("", each.labels, histogram.times, histogram.counts).counts
-            gained.append(((ArmName.CANARY, _pod(each.labels)), histogram.edges, counts.sum(axis=0).tolist()))
+            labels = dict(target)
+            counts = _window(window).gains("", labels, histogram.times, histogram.counts).counts
+            gained.append(((ArmName.CANARY, _pod(labels)), histogram.edges, counts.sum(axis=0).tolist()))
         found = {pod: buckets for (_, pod), buckets in summed(gained).items()}
         if gained and not found:
             raise OutsideError(f"the histograms of {query} share no bucket edge", hint="select series with the same")
@@ -220,7 +220,7 @@ class PrometheusSource:
         query = f"{filled(selector, self._known_as(arm))}{gap}[{length}ms]"
         answered = self._client(arm.region).query(query, window.until).series
         for series in without_replicas([*map(series_of, answered)]):
-            if series.histograms:
+            if series.native:
                 hint = "name the counters of a classic histogram, or ask by a gate of kind query"
                 raise OutsideError(f"{query} returns native histograms, which this gate does not read", hint=hint)
             if series.values:
@@ -237,7 +237,7 @@ def series_of(answer: SeriesAnswer) -> RawSeries:
         name=labels.pop(NAME, ""),
         labels=labels,
         values=_without_markers(answer.values),
-        histograms=tuple((at, one.buckets) for at, one in answer.histograms),
+        native=bool(answer.histograms),
     )
 
 

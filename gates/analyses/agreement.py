@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import scipy
 
-from gates.analyses.base import BOTH, Conditions, MetricTest, StageUse, TestedGate
+from gates.analyses.base import Conditions, MetricTest, StageUse, TestedGate
 from gates.analyses.quality import NO_WORDS
 from gates.evidence.batch import Batch, PairedAnswer, Source
 from gates.model import Sample, Share
@@ -20,7 +20,6 @@ from gates.stats.binary import ShareProcess
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
 from gates.traffic import ArrivalRates, Assumptions, Flow, WholeCounts, expected_draws
-from tidegate.core.units import PercentagePoints
 
 
 class AgreementGate(TestedGate):
@@ -42,18 +41,14 @@ class AgreementGate(TestedGate):
     """
     min_coverage: Share = 0.9
     """Of the prompts that stable answered, the share that the canary did too; without proof of it nothing passes."""
-    max_refusal_increase: PercentagePoints | None = None
-    """Of answers that decline the request in words; not looked at when absent."""
     min_pairs: Sample = 20
     """Prompts that stable answered before a pass, whether or not the canary did."""
 
     def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        """Coverage, likeness and, when asked for, refusals, with even parts."""
+        """Coverage and likeness, with even parts."""
         _ = source, conditions
         yield 1, CoverageTest(self.min_coverage, needed=self.min_pairs)
         yield 1, LikenessTest(self.min_similarity, needed=self.min_pairs)
-        if self.max_refusal_increase is not None:
-            yield 1, RefusalTest(self.max_refusal_increase)
 
     def flows(
         self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
@@ -180,47 +175,3 @@ class LikenessTest(PairTest):
 
     def numbers(self) -> Mapping[str, float]:
         return {"mean_similarity_score": self.mean, "pairs": float(self._count)} if self._count else {"pairs": 0.0}
-
-
-class RefusalTest(PairTest):
-    """How many more prompts of the same the canary declines than stable."""
-
-    worse = "that it declines more often than stable"
-    process: PairedScoresProcess
-
-    def __init__(self, max_increase: float) -> None:
-        """A difference of two shares of the prompts."""
-        super().__init__("refusal", needed=0)
-        self._margin = max_increase
-        self.process = PairedScoresProcess(max_drop=max_increase)
-
-    def score(self, pair: PairedAnswer) -> float | None:
-        if not (pair.stable and pair.canary) or pair.stable.refusal is None or pair.canary.refusal is None:
-            return None
-        return float(pair.canary.refusal) - float(pair.stable.refusal)
-
-    def take(self, batch: Batch, seconds: float) -> None:
-        super().take(batch, seconds)
-        both = (pair for pair in batch.pairs if self.score(pair) is not None)
-        self._stable += sum(bool(pair.stable and pair.stable.refusal) for pair in both)
-
-    def learn(self, scores: Array, seconds: float) -> None:
-        self.process.feed(scores, seconds)
-
-    def forget(self) -> None:
-        super().forget()
-        self._stable = 0
-
-    def describe(self) -> str:
-        if not self._count:
-            return "no pairs to tell how often the canary declines"
-        change = f"{self.mean * 100:+z.1f} pp, allowed {self._margin * 100:+g} pp"
-        often = "more often than" if self.mean > 0 else "no more often than"
-        return f"the canary declines {often} stable over {self._count:,} pairs ({change})"
-
-    def numbers(self) -> Mapping[str, float]:
-        if not self._count:
-            return {"pairs": 0.0}
-        declined = (self._stable + self._total, self._stable)
-        arms = {f"{arm}_refusal_share": each / self._count for arm, each in zip(BOTH, declined, strict=True)}
-        return {"refusal_increase_share": self.mean, **arms, "pairs": float(self._count)}

@@ -101,7 +101,7 @@ def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
         source = source_of(sources, signal := MetricSignal(str(metric)))
         if source and (series := source.time_series(signal)):
             times[metric] = (series, source.pod_label)
-            # As a native and as a classic histogram has them.
+            # The name alone is that of a native histogram, which is told and not read.
             reads.setdefault(sources.index(source), []).extend([series.metric, series.metric + BUCKET])
     caches = {place: presets()[preset].cache for place in reads if (preset := sources[place].preset)}
     cached, cache = next(((place, each) for place, each in caches.items() if each), (None, ()))

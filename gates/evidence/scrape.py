@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from gates.evidence import counters
 from gates.evidence.batch import Batch, Buckets, LatencyMetric, PodEvidence
-from gates.evidence.counters import Histogram, NotCounts, Sample, counted
+from gates.evidence.counters import NotCounts, Sample, counted
 from gates.evidence.names import BUCKET, BUCKET_EDGE, EvidenceNames, names_of
 from gates.evidence.series import ArmScrapes, PodKey, RawSeries, ScrapeWindow, Target, joined
 from gates.model import Counts
@@ -101,34 +100,6 @@ def edge_of(series: RawSeries) -> float:
         return math.nan
 
 
-@dataclass
-class ScrapedHistogram:
-    """One target's histogram, in one or both of the forms that a program may offer."""
-
-    labels: Mapping[str, str]
-    native: RawSeries | None = None
-    by_edge: dict[float, Sequence[Sample]] = field(default_factory=dict)
-
-    def add(self, series: RawSeries, unit: float = 1.0) -> None:
-        """One of its buckets, or all of it where it is a native one; edges are in units of so many seconds."""
-        if series.histograms:
-            # Powers of two of milliseconds lie on no grid of seconds: they are read as custom edges.
-            scaled = [
-                (at, tuple((rule, left * unit, right * unit, count) for rule, left, right, count in buckets))
-                for at, buckets in series.histograms
-            ]
-            self.native = series if unit == 1 else replace(series, histograms=tuple(scaled))
-        else:
-            edge = edge_of(series) * unit
-            self.by_edge[edge] = joined(self.by_edge.get(edge, ()), series.values)
-
-    def read(self, *, native: bool, custom: Sequence[float]) -> Histogram:
-        """As `native`, or as classic where there is that form."""
-        if self.native is not None and (native or not self.by_edge):
-            return counters.native(self.native.histograms, custom)
-        return counters.classic(self.by_edge)
-
-
 Gained = tuple[PodKey, Sequence[float], Sequence[int]]
 """Whose histogram it is, its edges, and what each of its bins gained."""
 
@@ -149,38 +120,38 @@ def times_of(
     metric: LatencyMetric, arms: Sequence[ArmScrapes], window: ScrapeWindow, asked: TimeSeries, *, pod_label: str
 ) -> dict[PodKey, Buckets]:
     """On the edges that all pods of both arms share; when there are none, no pod has times."""
-    scraped = [(arm, _by_target(arm.series, asked)) for arm in arms]
-    # Native ones are finer, but share hardly an edge with classic ones.
-    native = all(one.native for _, told in scraped for one in told)
-    custom = counters.custom_edges(one.native.histograms for _, told in scraped for one in told if one.native)
     found: list[Gained] = []
-    for arm, told in scraped:
+    for arm in arms:
         before = len(found)
-        for one in told:
+        told = [one for one in arm.series if one.name == asked.metric + BUCKET and fits(one.labels, asked.match)]
+        for target, by_edge in by_target(told, asked.seconds).items():
             try:
-                histogram = one.read(native=native, custom=custom)
+                histogram = counters.classic(by_edge)
             except NotCounts as problem:
                 window.miss(str(metric), f"{problem} in {asked.metric} of {arm.key}")
                 continue
-            gained = window.gains(f"{arm.arm} {metric}", one.labels, histogram.times, histogram.counts)
+            labels = dict(target)
+            gained = window.gains(f"{arm.arm} {metric}", labels, histogram.times, histogram.counts)
             if gained.times:
-                pod = (arm.arm, one.labels.get(pod_label, ""))
+                pod = (arm.arm, labels.get(pod_label, ""))
                 found.append((pod, histogram.edges, gained.counts.sum(axis=0).tolist()))
         if len(found) == before:
             window.miss(str(metric), f"Prometheus has no {asked.metric} of {arm.key} in this window")
+            if any(one.native and one.name == asked.metric for one in arm.series):
+                window.miss(str(metric), "native histograms, also with custom buckets, are not read")
     times = summed(found)
     if found and not times:
         window.miss(str(metric), f"the histograms of {asked.metric} share no bucket edge")
     return times
 
 
-def _by_target(series: Sequence[RawSeries], asked: TimeSeries) -> list[ScrapedHistogram]:
-    found: dict[Target, ScrapedHistogram] = {}
-    for one in series:
-        if fits(one.labels, asked.match) and one.name == asked.metric + ("" if one.histograms else BUCKET):
-            target = one.target(BUCKET_EDGE)
-            found.setdefault(target, ScrapedHistogram(dict(target))).add(one, asked.seconds)
-    return list(found.values())
+def by_target(buckets: Iterable[RawSeries], unit: float = 1.0) -> dict[Target, dict[float, Sequence[Sample]]]:
+    """The buckets of each target by their upper edge, which is in units of so many seconds."""
+    found: dict[Target, dict[float, Sequence[Sample]]] = defaultdict(dict)
+    for one in buckets:
+        by_edge, edge = found[one.target(BUCKET_EDGE)], edge_of(one) * unit
+        by_edge[edge] = joined(by_edge.get(edge, ()), one.values)
+    return found
 
 
 def cached_of(

@@ -6,7 +6,6 @@ whose role changes gets new labels: its series appear too, with everything it co
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from gates.evidence.batch import ArmName
-from gates.evidence.counters import Bucket, Counts, Origin, Sample, gains
+from gates.evidence.counters import Counts, Origin, Sample, gains
 from gates.evidence.names import BUCKET_EDGE, INSTANCE, JOB, POD
 from gates.model import ArmKey
 
@@ -98,17 +97,12 @@ class RawSeries:
     labels: Mapping[str, str]
     values: tuple[Sample, ...] = ()
     """NaN where the target said so."""
-    histograms: tuple[tuple[float, tuple[Bucket, ...]], ...] = ()
-    """Of a native histogram: its buckets at each time."""
+    native: bool = False
+    """A native histogram, of which nothing is read."""
 
     def target(self, *own: str) -> Target:
         """Its labels but for `own`, which tell the series of one target apart."""
         return frozenset((name, value) for name, value in self.labels.items() if name not in own)
-
-    @property
-    def totals(self) -> dict[float, float]:
-        """By time its value, of a native histogram all that it counts."""
-        return dict(self.values) | {at: math.fsum(each[3] for each in buckets) for at, buckets in self.histograms}
 
 
 def joined(one: Sequence[Sample], other: Sequence[Sample]) -> tuple[Sample, ...]:
@@ -132,13 +126,13 @@ def without_replicas(series: Sequence[RawSeries]) -> list[RawSeries]:
             continue
         samples = Counter[str]()
         for each in kept:
-            samples[each.labels.get(label, "")] += len(each.values) + len(each.histograms)
+            samples[each.labels.get(label, "")] += len(each.values)
         # One replica for all that it has: what belongs together of a target is of the same scrapes.
         order = [value for value, _ in sorted(samples.items(), key=lambda item: (-item[1], item[0]))]
         chosen: dict[tuple[str, Target], list[RawSeries]] = defaultdict(list)
         for each in sorted(kept, key=lambda one: order.index(one.labels.get(label, ""))):
             before = chosen[each.name, each.target(label)]
-            if not any(one.labels != each.labels and _overlap(each.totals, one.totals) for one in before):
+            if not any(one.labels != each.labels and _overlap(dict(each.values), dict(one.values)) for one in before):
                 before.append(each)
         kept = [each for group in chosen.values() for each in group]
     return kept
@@ -146,7 +140,7 @@ def without_replicas(series: Sequence[RawSeries]) -> list[RawSeries]:
 
 def _copies(label: str, one: RawSeries, other: RawSeries) -> bool | None:
     """Whether two series that differ in this label alone are of one counter; None when nothing tells."""
-    first, second = one.totals, other.totals
+    first, second = dict(one.values), dict(other.values)
     # What both arms' selectors find is one series that was read twice.
     if one.labels == other.labels or not _overlap(first, second) or len({*first.values(), *second.values()}) == 1:
         return None

@@ -22,7 +22,7 @@ from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.errors import UsageError
 from tidegate.core.text import foreign
 
-JUDGED_ONLY = ("floor", "tolerance", "quantization_tolerance")
+JUDGED_ONLY = ("floor", "tolerance")
 """Of `compile`: what a build accepts, which changes no engine."""
 
 

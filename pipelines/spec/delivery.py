@@ -423,7 +423,6 @@ class Delivery(SpecModel):
         """As `load_conflicts`; and a gate on cost without a price."""
         found = load_conflicts(
             load,
-            starts_engines=isinstance(self.fleet, LocalFleet),
             has_prompts=bool(self.has_golden_set or (self.traffic and self.traffic.prompts)),
             in_workflow=self.workflow is not None,
         )

@@ -60,8 +60,10 @@ class Envoy:
         self.admin = socket_path(folder, "admin.sock", self._exits)
         self._http = Http(self.admin)
         self._generation = itertools.count(1)
-        # Every cluster that Envoy has been told of: one that is forgotten takes its counters along.
+        # Every cluster that Envoy has been told of and not yet been told to forget.
         self._known: dict[str, Upstream] = {}
+        # Those that a route may name: of a swap that was not confirmed, the routes before it too.
+        self._routed: set[str] = set()
         self._child: ChildProcess | None = None
         self.entry = f"http://{LOOPBACK}:{entry_port}"
         self.stats = f"http://{LOOPBACK}:{self._stats_port}"
@@ -112,12 +114,21 @@ class Envoy:
             self._known |= fresh
             self._write_clusters()
             await self._confirmed("take the clusters", self._has_clusters)
+        self._routed |= fresh.keys()
         generation = self._write_routes(split)
 
         async def holds() -> bool:
             return await self._routes_generation() == generation
 
         await self._confirmed("take the routes", holds)
+        self._routed = set(fresh)
+
+    async def prune(self) -> None:
+        # A cluster that is forgotten takes its counters along, and what is in flight is not counted yet.
+        idle = [name for name in self._known if name not in self._routed and await self._in_flight(name) == 0]
+        if idle:
+            self._known = {name: upstream for name, upstream in self._known.items() if name not in idle}
+            self._write_clusters()
 
     async def active(self, version: str) -> int:
         return await self._in_flight(f"[a-z]+_{re.escape(version)}")

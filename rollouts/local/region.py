@@ -50,6 +50,10 @@ class Proxy(Protocol):
         """
         ...
 
+    async def prune(self) -> None:
+        """Forget engines that the routes of the last `swap` do not name, as far as no request is in flight on them."""
+        ...
+
     async def active(self, version: str) -> int:
         """How many requests are in flight on that version, whatever its role."""
         ...
@@ -212,6 +216,7 @@ class LocalRegion(BaseFleet):
             split = self._split
             # A canary stays dead: it is on trial.
             await self._supervisor.reconcile(self._running, list(filter(None, (split.stable, split.previous))))
+            await self._proxy.prune()
             if split.canary and not self._lives(split.canary) and (split.weight or split.mirror):
                 log.warning("%s: the canary, version %s, died; users are on the stable", self.region, split.canary)
                 # It stays visible without traffic, so that the one who delivers learns why.

@@ -102,6 +102,8 @@ class FakeProxy:
     async def swap(self, split: RegionSplit, ports: Mapping[str, int]) -> None:
         self.swaps.append(split)
 
+    async def prune(self) -> None: ...
+
     async def active(self, version: str) -> int:
         return 0
 

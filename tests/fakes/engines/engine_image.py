@@ -74,16 +74,11 @@ def contents(
 
 
 def small_base(root: Path) -> Descriptor:
-    """An image of two layers in the layout `root`."""
-    return base_with(root, *({f"/base/base-{number}": b"b" * 1000} for number in range(2)))
-
-
-def base_with(root: Path, *layers: Files, platform: Platform = AMD64) -> Descriptor:
-    """An image named `base`, of layers with these files, in the layout `root`."""
+    """An image named `base`, of two layers, in the layout `root`."""
     layout = OciLayout(root)
-    made = [write_layer(layout, "base", files) for files in layers]
+    made = [write_layer(layout, "base", {f"/base/base-{number}": b"b" * 1000}) for number in range(2)]
     runtime = Runtime(entrypoint=("/bin/sh",), environment={"PATH": "/opt/venv/bin:/usr/bin"})
-    return put_image(layout, "base", Base(platform=platform), made, runtime=runtime)
+    return put_image(layout, "base", Base(platform=AMD64), made, runtime=runtime)
 
 
 def small_engine(

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -129,13 +128,12 @@ def _labels(metric: PrometheusMetric) -> tuple[str, ...]:
 
 
 class StandInEngine:
-    """Answers every chat with the same number of tokens at the same pace; a share of streams with an error."""
+    """Answers every chat with the same number of tokens at the same pace."""
 
-    def __init__(self, *, model: str, tokens: int, interval_seconds: float, error_share: float) -> None:
+    def __init__(self, *, model: str, tokens: int, interval_seconds: float) -> None:
         self.model = model
         self.tokens = tokens
         self.interval_seconds = interval_seconds
-        self.error_share = error_share
         self.metrics = StandInMetrics(model)
 
     def app(self) -> Starlette:
@@ -161,9 +159,6 @@ class StandInEngine:
     async def _answer(self, operation: dict[str, Any]) -> Response:
         if operation["model"] != self.model:
             return JSONResponse({"error": {"message": f"no model {operation['model']}"}}, status_code=404)
-        # Only users stream: an engine whose warm-up fails would never serve.
-        if operation.get("stream") and random.random() < self.error_share:
-            return JSONResponse({"error": {"message": "the stand-in fails on purpose"}}, status_code=500)
         tokens = min(self.tokens, operation.get("max_tokens") or self.tokens)
         if operation.get("stream"):
             return StreamingResponse(self._stream(tokens), media_type="text/event-stream")
@@ -190,18 +185,12 @@ def main() -> None:
     parser.add_argument("--model", default="support-llm")
     parser.add_argument("--tokens", type=int, default=10)
     parser.add_argument("--interval", type=float, default=0.02, help="seconds from token to token")
-    parser.add_argument("--error-share", type=float, default=0.0, help="of streamed chats, answered 500")
     parser.add_argument("--fail", help="say this and exit instead of serving")
     operation = parser.parse_args()
     if operation.fail:
         sys.exit(operation.fail)
     print(f"stand-in engine {os.getpid()} on port {operation.port}", flush=True)
-    engine = StandInEngine(
-        model=operation.model,
-        tokens=operation.tokens,
-        interval_seconds=operation.interval,
-        error_share=operation.error_share,
-    )
+    engine = StandInEngine(model=operation.model, tokens=operation.tokens, interval_seconds=operation.interval)
     uvicorn.run(engine.app(), host="127.0.0.1", port=operation.port, log_level="warning", timeout_graceful_shutdown=30)
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -18,7 +17,6 @@ from fakes.metrics.samples import VLLM_EDGES
 from numpy.typing import NDArray
 
 from gates.evidence.batch import ArmName, Batch
-from gates.evidence.counters import Bucket
 from gates.evidence.names import BUCKET, BUCKET_EDGE, BY_PROXY, PROCESS_START, UP, named_by, of_this_machine
 from gates.evidence.scrape import batch_of
 from gates.evidence.series import ArmScrapes, RawSeries, ScrapeWindow, Targets
@@ -142,24 +140,6 @@ class Fleet:
     def _add(self, name: str, labels: dict[str, str], at: float, value: float) -> None:
         key = tuple(sorted({"__name__": name, **labels}.items()))
         self._series.setdefault(key, []).append((at, value))
-
-
-def as_native(times: Iterable[float], schema: int) -> tuple[Bucket, ...]:
-    """Buckets as Prometheus' API gives them for these times, empty ones left out."""
-    filled = Counter(math.ceil(math.log2(seconds) * 2**schema) for seconds in times)
-    width = 2.0**-schema
-    return tuple((0, 2 ** ((i - 1) * width), 2 ** (i * width), float(count)) for i, count in sorted(filled.items()))
-
-
-def batch_of_native(scrapes: Sequence[tuple[float, Sequence[float]]], since: float, until: float) -> Batch:
-    """Of one canary that had measured these TTFTs at each scrape, in a native histogram."""
-    labels = {"job": "engine", "instance": "e", "region": "eu-west-1", "role": "canary", "version": "7"}
-    samples = tuple((at, as_native(times, 3)) for at, times in scrapes)
-    series = [RawSeries(name=TTFT, labels=labels, histograms=samples)]
-    canary = ArmKey(region="eu-west-1", role="canary", version="7")
-    targets = Targets([(labels, [(at, 1.0) for at, _ in scrapes])], [], lookback_seconds=LOOKBACK_SECONDS)
-    arms = [ArmScrapes(arm=ArmName.CANARY, key=canary, series=series)]
-    return batch_of(arms, ScrapeWindow(since=since, until=until, targets=targets), of_this_machine())
 
 
 def _is_of(series: RawSeries, key: ArmKey) -> bool:

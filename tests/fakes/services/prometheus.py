@@ -32,7 +32,6 @@ def prometheus(
     config: Mapping[str, object] | None = None,
     *,
     web: Mapping[str, object] | None = None,
-    features: str = "",
 ) -> Iterator[str]:
     """Its address, once it answers; data are those in `home / "data"`. `web` says who may ask, and over TLS."""
     (home / "prometheus.yml").write_text(json.dumps(config or {}))
@@ -43,7 +42,6 @@ def prometheus(
         f"--storage.tsdb.path={home / 'data'}",
         "--storage.tsdb.retention.time=100y",
         f"--web.listen-address={address}",
-        *([f"--enable-feature={features}"] if features else []),
     ]
     scheme = "https" if web and "tls_server_config" in web else "http"
     if web:

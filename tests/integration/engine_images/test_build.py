@@ -11,8 +11,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
-from fakes.delivery.registry import FakeRegistry
 
 from engine_images.adapters.builder import Builder, StartAttempt, score_prompts, start_engine
 from engine_images.adapters.environment import find_engine_environment
@@ -21,13 +19,9 @@ from engine_images.build.model import BuildRequest, BuiltEngine, build_request
 from engine_images.build.proof import ScoredPrompt, without_hashes
 from engine_images.manifest import CompileKey, ModelContract
 from engine_images.spec import EngineSettings
-from pipelines.adapters.engines import local_engines
 from pipelines.adapters.local_engines import BuildServers
-from pipelines.spec.delivery import Delivery
-from pipelines.state import StateFolder
 from registry.files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
-from tidegate.core.spec import parse_spec
 from tidegate.testing import write_tiny_model
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
@@ -130,32 +124,3 @@ async def test_another_value_of_an_argument_misses_and_is_named(build: Build) ->
     assert "scheduler_config.max_num_seqs: 128 here, 7 in the other" in without_hashes(build.key.differences(found.key))
     # The entrypoint says so too, before vLLM starts.
     assert "argument:--max-num-seqs" in attempt.log.read_text(encoding="utf-8")
-
-
-def quantized_spec(vllm: str) -> Delivery:
-    said = yaml.safe_load(Path("examples/demo/delivery.yaml").read_text(encoding="utf-8"))
-    args = {"max-model-len": 256, "dtype": "float16", "quantization": "fp8_per_channel"}
-    said["engine"] = {
-        "vllm": {"version": vllm, "args": args},
-        "compile": {"mode": "none", "quantization_tolerance": 2.0},
-    }
-    return parse_spec(yaml.safe_dump(said), Delivery, file="delivery.yaml")
-
-
-async def test_weights_that_are_quantized_while_they_are_loaded_are_compared_with_themselves(tmp_path: Path) -> None:
-    """In 8 bits by channel, on a CPU: another model than the original, and near to it."""
-    spec = quantized_spec(find_engine_environment().vllm)
-    engines = local_engines(spec, StateFolder(tmp_path / "state"), FakeRegistry())
-    model = write_tiny_model(tmp_path)
-    order = build_request(
-        contract_of(model), model, spec.engine, engines.environment, name=engines.name, memory_bytes=1
-    )
-    order = order.model_copy(update={"prompts": order.prompts[:3]})
-    assert order.original is not None
-
-    built = await engines.builder.build(order, print)
-
-    effect = built.record.quantization
-    assert effect is not None
-    assert effect.prompts == 3
-    assert 0 < effect.mean < effect.largest

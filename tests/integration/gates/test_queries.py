@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,12 @@ import pytest
 from fakes.services.prometheus import prometheus, written_down
 
 from gates.adapters.prometheus import PrometheusSource
-from gates.analyses.burn_rate import BurnRateGate
-from gates.analyses.queries import Window, WithQueries, asking_prometheus
+from gates.analyses.queries import Window
 from gates.analyses.ratio import RatioGate
-from gates.evidence.batch import ArmName, Batch, Events, PodTrials
-from gates.model import ArmKey, GateOutcome, NoData, Verdict
-from gates.sequential_test import SequentialTest, analysis_plan_of
-from gates.spec import Gates
+from gates.evidence.batch import ArmName, PodTrials
+from gates.model import ArmKey, NoData
 from tidegate.cli import main
 from tidegate.core.errors import OutsideError
-from tidegate.testing import FakeEvidence
 
 SCRAPE, SCRAPES, LOOK = 5, 240, timedelta(minutes=1)
 AHEAD = 120
@@ -173,60 +169,6 @@ def test_what_is_not_what_its_name_says_is_refused(
 ) -> None:
     with pytest.raises(OutsideError, match=problem.replace("(", r"\(")):
         ask(queries, arm(STABLE))
-
-
-def burns(**changes: str) -> BurnRateGate:
-    """The share of ratings that are down."""
-    asked = {
-        "errors_query": 'sum(rate(rated_total{vote="down",version="{{.version}}"}[{{.window}}]))',
-        "total_query": 'sum(rate(rated_total{version="{{.version}}"}[{{.window}}]))',
-    }
-    return BurnRateGate.model_validate({"objective": 0.99} | asked | changes)
-
-
-def test_queries_give_events_or_say_why_not(url: str) -> None:
-    queries = PrometheusSource(url)
-
-    def events(gate: BurnRateGate, version: str = WORSE) -> Events | NoData:
-        batch = gate.read(Batch(time=1), "burn_rate", queries, (arm("1"), arm(version)), whole())
-        return batch.events or NoData(reason=batch.missing["events"])
-
-    counted = events(burns())
-    assert isinstance(counted, Events)
-    assert counted.total == pytest.approx(5 * IN_A_LOOK * len(windows()), rel=0.02)
-    assert counted.bad / counted.total == pytest.approx(0.3, abs=0.05)
-    asked = burns()
-    texts = {"errors_query": str(asked.errors_query), "total_query": str(asked.total_query)}
-    increased = {name: query.replace("rate(", "increase(") for name, query in texts.items()}
-    assert events(burns(**increased, counted_as="increase")) == counted
-    nothing = events(burns(), "9")
-    assert isinstance(nothing, NoData) and nothing.reason.startswith("Prometheus has nothing for sum(rate(")
-    unseen = "sum(rate(nothing[{{.window}}]))"
-    assert events(burns(errors_query=f"{unseen} or vector(0)")) == Events(total=counted.total, bad=0)
-    with pytest.raises(OutsideError, match="refused"):
-        events(burns(errors_query="sum(rate({{.window}}))"))
-    with pytest.raises(OutsideError, match=r"gives 4 series; write sum\(\) around it"):
-        events(burns(total_query="rate(pool_usage[{{.window}}])"))
-
-
-def judged(queries: PrometheusSource, kind: str, version: str) -> Verdict:
-    gates = Gates.model_validate({"mine": {"kind": kind, **GATES[kind]}})
-    test = SequentialTest(analysis_plan_of(gates, gates.asked, sources={}, share=0.2))
-    source = WithQueries(FakeEvidence(), queries, asking_prometheus(gates.asked))
-    for window in windows():
-        test.take(source.batch(arm(STABLE), arm(version), window.since, window.until))
-        (verdict,) = test.verdicts()
-        if verdict.outcome is not GateOutcome.RUNNING:
-            break
-    return verdict
-
-
-@pytest.mark.parametrize("kind", GATES)
-def test_a_healthy_version_passes_and_a_worse_one_fails(queries: PrometheusSource, kind: str) -> None:
-    fine, bad, gone = (partial(judged, queries, kind)(version) for version in (HEALTHY, WORSE, "9"))
-    print(f"measured: {fine.reason}; {bad.reason}")
-    assert (fine.outcome, bad.outcome, gone.outcome) == (GateOutcome.PASS, GateOutcome.FAIL, GateOutcome.RUNNING)
-    assert "Prometheus has no" in gone.reason
 
 
 @pytest.mark.parametrize(("version", "code"), [(HEALTHY, 0), (WORSE, 1), ("9", 3)])

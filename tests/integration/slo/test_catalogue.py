@@ -235,9 +235,3 @@ def test_slow_first_tokens_page_for_their_region_in_words(tmp_path: Path) -> Non
     )
     tests = [alerts("slow in one region", series, "ChatTtft", [page, ticket], at="390m")]
     assert judged(tmp_path, rules(slo_spec("ttft")), tests, every="5m") == ""
-
-
-def test_promtool_would_have_said_so(tmp_path: Path) -> None:
-    """A test that cannot fail shows nothing."""
-    wrong = tells("5xx", proxy({"200": "0+54x20", "500": "0+6x20"}), {BAD: {EU: 0}})
-    assert "1E-01" in judged(tmp_path, rules(slo_spec("errors")), [wrong])

@@ -13,7 +13,6 @@ from engine_images.build.proof import (
     ScoredPrompt,
     StartLog,
     compare,
-    compare_quantized,
     kernels_added,
     read_start_log,
     speedup_of,
@@ -47,20 +46,6 @@ def test_what_follows_the_first_other_token_says_nothing() -> None:
 
     assert agreement.tokens == 3
     assert agreement.largest == pytest.approx(0.25)
-
-
-def test_a_quantized_model_is_judged_by_the_mean_alone() -> None:
-    original = [scored([-1.0, -2.0], "abcd"), scored([-3.0], "xy")]
-    quantized = [scored([-1.0, -2.9], "abXd"), scored([-3.3], "xy")]
-
-    effect = compare_quantized(original, quantized)
-
-    # Three tokens of prompts, two and two of answers, of which the first part at their third.
-    assert effect.tokens == 7
-    assert effect.mean == pytest.approx((0.9 + 0.3) / 7)
-    assert effect.largest == pytest.approx(0.9)
-    assert effect.within(0.2)
-    assert not effect.within(0.1)
 
 
 def test_engines_that_split_a_prompt_otherwise_are_not_the_same_model() -> None:

@@ -37,10 +37,6 @@ class Behaviour:
     dies: bool = False
     seconds: float = 1.0
     """Of each answer of the built engine; the eager one needs 1."""
-    quantizes: bool = False
-    original: float = -1.0
-    """Of every token of the engine without quantization."""
-    original_dies: bool = False
     starts: list[str] = field(default_factory=list)
 
 
@@ -67,14 +63,14 @@ class Servers:
         run = Path(launch.command[launch.command.index("--run") + 1])
         what = self._what(launch)
         self.behaviour.starts.append(what)
-        if self.behaviour.dies or (what == "original" and self.behaviour.original_dies):
+        if self.behaviour.dies:
             log.write_text("Traceback\nRuntimeError: out of memory\n")
             raise OutsideError("the engine died while it started")
         factors = {"model_config.dtype": "float32"}
-        text = {"cold": COLD, "eager": EAGER, "original": EAGER, "built": LOADED}[what]
+        text = {"cold": COLD, "eager": EAGER, "built": LOADED}[what]
         if what == "built" and self.behaviour.misses:
             factors, text = {"model_config.dtype": "bfloat16"}, "AOT load failed\n"
-        if what not in {"eager", "original"}:
+        if what != "eager":
             Path(launch.environment["TIDEGATE_COMPILE_KEY"]).write_text(json.dumps(factors))
         log.write_text(text)
         self._cache(run / CACHE_FOLDER, what)
@@ -84,9 +80,7 @@ class Servers:
 
     def _what(self, launch: LaunchCommand) -> str:
         if "--enforce-eager" in launch.command:
-            root = Path(launch.command[launch.command.index("--root") + 1])
-            quantized = "--quantization" in json.loads((root / "manifest.json").read_bytes())["launch"]["arguments"]
-            return "eager" if quantized or not self.behaviour.quantizes else "original"
+            return "eager"
         return "built" if "VLLM_FORCE_AOT_LOAD" in launch.environment else "cold"
 
     def _cache(self, cache: Path, what: str) -> None:
@@ -105,22 +99,13 @@ class Machine:
     said: list[str] = field(default_factory=list)
 
     async def score(self, url: str, model: str, prompts: Sequence[str]) -> tuple[ScoredPrompt, ...]:
-        value = {"built": self.behaviour.logprob, "original": self.behaviour.original}.get(url, -1.0)
-        seconds = self.behaviour.seconds if url == "built" else 1.0
+        value, seconds = (self.behaviour.logprob, self.behaviour.seconds) if url == "built" else (-1.0, 1.0)
         answer = ScoredPrompt(prompt=(value, value), answer=("a",), logprobs=(value,), seconds=seconds)
         return (answer,) * len(prompts)
 
     async def build(self, order: BuildRequest) -> BuiltEngine:
         store, servers = EngineStore(self.folder / "store"), Servers(self.behaviour)
         return await Builder(store, servers, score=self.score, key_of=lambda *_: KEY).build(order, self.said.append)
-
-    def quantized(self, *, compiled: bool = True, tolerance: float | None = None) -> BuildRequest:
-        """The same with and without quantization; the original is compared with."""
-        self.behaviour.quantizes = True
-        original = self.order(compiled=compiled)
-        launch = original.launch.model_copy(update={"arguments": (*original.launch.arguments, "--quantization", "fp8")})
-        asked = {"launch": launch, "original": original, "quantization_tolerance": tolerance}
-        return original.model_copy(update=asked)
 
     def order(self, *, weights: str = "1", compiled: bool = True) -> BuildRequest:
         folder = self.folder / f"model-{weights}"
@@ -266,47 +251,3 @@ async def test_an_engine_below_the_floor_fails_the_build_also_when_it_was_built_
         await machine.build(machine.order().model_copy(update={"floor": 1.5}))
     assert first.record.built
     assert first.record.built.speedup == 1.25
-
-
-async def test_more_than_is_accepted_of_quantization_fails_the_build(machine: Machine) -> None:
-    machine.behaviour.original = -1.25
-    with pytest.raises(NotProven, match=r"differ by 0\.25 in the mean .* 0\.2 is accepted by engine\.compile\.quant"):
-        await machine.build(machine.quantized(tolerance=0.2))
-
-    first = await machine.build(machine.quantized(tolerance=0.3))
-    assert not first.found
-    assert (await machine.build(machine.quantized())).found
-    # What was compared then is judged by what is asked now.
-    with pytest.raises(NotProven):
-        await machine.build(machine.quantized(tolerance=0.1))
-
-
-async def test_an_original_that_is_too_large_for_the_machine_is_not_compared_unless_somebody_asked(
-    machine: Machine,
-) -> None:
-    machine.behaviour.original_dies = True
-    with pytest.raises(OutsideError, match="died while it started"):
-        await machine.build(machine.quantized(tolerance=0.2))
-
-    built = await machine.build(machine.quantized())
-
-    assert built.record.quantization is None
-    assert "not compared with the original: the engine died while it started" in machine.said
-
-
-@pytest.mark.parametrize(
-    ("compiled", "starts"), [(True, ["cold", "eager", "built", "original"]), (False, ["eager", "original"])]
-)
-async def test_a_quantized_engine_is_compared_with_the_version_as_it_is(
-    machine: Machine, compiled: bool, starts: list[str]
-) -> None:
-    order = machine.quantized(compiled=compiled)
-    machine.behaviour.original = -1.25
-
-    built = await machine.build(order)
-
-    assert machine.behaviour.starts == starts
-    effect = built.record.quantization
-    assert effect is not None
-    assert (effect.mean, effect.largest, effect.tokens) == (0.25, 0.25, 6)
-    assert (await machine.build(order)).found

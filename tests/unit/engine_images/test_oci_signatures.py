@@ -14,27 +14,11 @@ from engine_images.errors import BadKey, BadSignature
 from engine_images.oci.model import MANIFEST, Descriptor
 from engine_images.oci.reading import prove_image
 from engine_images.oci.reference import ImageReference
-from engine_images.oci.signatures import PAYLOAD, signature_tag, signed_payload, signer_of_image, with_signature
+from engine_images.oci.signatures import PAYLOAD, signed_payload, signer_of_image, with_signature
 from engine_images.signature import SigningKey
 
 IMAGE = Descriptor.of(b"image", MANIFEST)
-HEXADECIMAL = IMAGE.digest.removeprefix("sha256:")
 WHERE = ImageReference.parse("registry.example/team/support-llm:7")
-
-
-def test_names_are_those_that_others_look_for() -> None:
-    assert signature_tag(IMAGE) == f"sha256-{HEXADECIMAL}.sig"
-
-
-def test_the_payload_names_manifest_and_repository_without_the_tag() -> None:
-    assert json.loads(signed_payload(IMAGE, WHERE)) == {
-        "critical": {
-            "identity": {"docker-reference": "registry.example/team/support-llm"},
-            "image": {"docker-manifest-digest": IMAGE.digest},
-            "type": "cosign container image signature",
-        },
-        "optional": None,
-    }
 
 
 def test_other_people_s_signatures_stay() -> None:

@@ -70,11 +70,6 @@ GPU = "accelerator: nvidia-"
             "compile: {mode: max-autotune}",
             "found max-autotune on a cpu; expected default: vLLM 0.32 dies while it compiles so",
         ),
-        (
-            "{}",
-            "compile: {quantization_tolerance: 0.2}",
-            "compile.quantization_tolerance: found nothing that is quantized while it is loaded; expected",
-        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_with_what_does(args: str, more: str, told: str) -> None:
@@ -153,13 +148,3 @@ def test_what_only_a_gpus_vllm_takes_is_refused_on_a_cpu(name: str, value: str, 
 )
 def test_on_a_gpu_a_compiled_engine_may_not_be_slower_by_much(said: str, floor: float | None) -> None:
     assert parse(f"vllm: {{version: 0.32.0}}\n{said}").floor == floor
-
-
-def test_the_original_of_weights_that_are_quantized_while_they_are_loaded_is_the_same_without_that() -> None:
-    args = "quantization: fp8_per_channel, quantization-config: {ignore: [lm_head]}, dtype: bfloat16"
-    quantized = parse(f"{{vllm: {{version: 0.32.0, args: {{{args}}}}}, compile: {{quantization_tolerance: 0.2}}}}")
-    original = quantized.unquantized
-    assert original is not None
-    assert original.vllm.args == {"dtype": "bfloat16"}
-    assert original.unquantized is None
-    assert parse("vllm: {version: 0.32.0, args: {quantization: compressed-tensors}}").unquantized is None

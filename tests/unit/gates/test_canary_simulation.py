@@ -14,7 +14,6 @@ from scipy import stats
 from benchmarks.canary_simulation import kayenta, ours, summary
 from benchmarks.canary_simulation.acceptance_oracle import Acceptance, AcceptanceOracle
 from benchmarks.canary_simulation.chunks import Place, simulate
-from benchmarks.canary_simulation.figure_model import CellFigures, StudyFigures
 from benchmarks.canary_simulation.fixed_horizon import Moments, PooledZ, StratifiedZ
 from benchmarks.canary_simulation.minutes import ArmMinute, Minute, MinuteDecider
 from benchmarks.canary_simulation.oracle import CRITICAL, Power
@@ -22,8 +21,7 @@ from benchmarks.canary_simulation.samples import Arm as SimulatedArm
 from benchmarks.canary_simulation.samples import Grid, Look, Samples
 from benchmarks.canary_simulation.scenarios import HIGH, MID, Question, cells
 from benchmarks.canary_simulation.static_thresholds import ArgoRollouts, Flagger, Limits, canary_alone
-from benchmarks.canary_simulation.targets import target_rows
-from benchmarks.canary_simulation.workloads import HEALTHY, Regression, Traffic, Workload
+from benchmarks.canary_simulation.workloads import HEALTHY, Regression, Workload
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
@@ -187,25 +185,6 @@ def test_bounds_are_clopper_and_pearsons() -> None:
     assert summary.upper_bound(7, 7) == 1
 
 
-def all_ttft(regression: Regression) -> Array:
-    """Sorted TTFTs of the canary, without drift."""
-    traffic = Traffic(rate=200, looks=12, shares=(0.5,), warm_up_looks=0)
-    looks = Workload(traffic, regression, 5, seed=4).looks()
-    return np.sort(
-        np.concatenate([look.canary.ttft.log_seconds - look.log_load[look.canary.ttft.delivery] for look in looks])
-    )
-
-
-@pytest.mark.parametrize(
-    ("regression", "median", "p95"),
-    [(Regression(ttft_factor=1.2), 1.2, 1.2), (Regression(tail_factor=1.2), 1.0, 1.2)],
-)
-def test_regressions_move_the_quantiles_they_name(regression: Regression, median: float, p95: float) -> None:
-    before, worse = all_ttft(HEALTHY), all_ttft(regression)
-    for share, factor in ((0.5, median), (0.95, p95)):
-        assert np.exp(np.quantile(worse, share) - np.quantile(before, share)) == pytest.approx(factor, rel=0.04)
-
-
 @pytest.mark.long
 def test_the_same_place_gives_the_same_chunk_and_another_number_another_one() -> None:
     cell = next(each for each in cells() if each.name == "20/s, 5 %")
@@ -292,19 +271,3 @@ def test_the_simulated_gate_says_what_a_trial_says(
         assert np.isinf(gate.accept_seconds[0])
     assert outcome in outcomes
     assert np.isfinite(gate.accept_seconds[0]) == (outcome is GateOutcome.PASS)
-
-
-def test_a_target_names_the_cells_that_miss_it() -> None:
-    def cell(name: str, rolled_back: float) -> CellFigures:
-        figures = {"false_rollback": rolled_back, "false_rollback_upper_bound": rolled_back + 0.003}
-        return CellFigures(name=name, question=Question.HEALTHY, deliveries=1000, deciders={"tidegate": figures})
-
-    def rows(*found: CellFigures) -> list[tuple[str, str, str]]:
-        study = StudyFigures(seeds=(1,), look_seconds=10, machine={}, versions={}, wall_seconds=1, cells=found)
-        return [row for row in target_rows(study) if "%" in row[0]]
-
-    assert [row[1:] for row in rows(cell("a", 0.002), cell("b", 0.01))] == [("b: 1.0 %", "yes"), ("b: 1.3 %", "yes")]
-    assert [row[1:] for row in rows(cell("a", 0.0), cell("b", 0.02))] == [
-        ("b: 2.0 %", "no, 1 of 2 cells"),
-        ("b: 2.3 %", "no, 1 of 2 cells"),
-    ]

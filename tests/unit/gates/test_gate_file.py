@@ -6,7 +6,6 @@ import pytest
 
 from gates.analyses.latency import LatencyGate
 from gates.reports.gate_file import GateFile
-from gates.sequential_test import AnalysisPlan
 from tidegate.core.spec import SpecError, parse_spec
 
 HEAD = "apiVersion: tidegate/v1\nkind: Gates\n"
@@ -37,35 +36,17 @@ def test_margins_budget_and_sources_become_terms() -> None:
     assert (terms.sources_of("latency"), terms.sources_of("errors")) == (("users", "proxy"), ("proxy",))
 
 
-def test_terms_are_those_that_could_be_written_down() -> None:
-    terms = read("gates: {latency: {max_increase: 12.3456789%}}").terms()
-    assert AnalysisPlan.model_validate_json(terms.model_dump_json()) == terms
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("gates: {}", "gates.yaml:3: gates: found no gate; expected at least one of latency, errors, agreement, judge"),
-        ("gates: {latncy: {}}", "gates.yaml:3: gates.latncy: found an unknown key; expected latency"),
         (
             "gates: {errors: {max_increase: 0.5}}",
             "gates.yaml:3: gates.errors.max_increase: found 0.5; expected percent",
         ),
         (
-            "gates: {latency: {}}\nsources: {errors: [users]}",
-            "gates.yaml:4: sources.errors: found a gate without settings; expected settings at gates.errors",
-        ),
-        (
             "gates: {latency: {}}\nsources: {latency: [users, users]}",
             "gates.yaml:4: sources.latency: found a source twice; expected each source once",
-        ),
-        (
-            "gates: {latency: {}}\nsources: {latency: []}",
-            "gates.yaml:4: sources.latency: found []; expected at least 1",
-        ),
-        (
-            "gates:\n  latency:\n    tolerance: 30%",
-            "gates.yaml:5: gates.latency.tolerance: found 30%; expected less than max_increase, 20%",
         ),
         (
             f"gates: {{latency: {{metric: ttft}}}}\n{GATEWAY}",

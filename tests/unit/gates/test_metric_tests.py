@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from gates.analyses.agreement import AgreementGate, RefusalTest
+from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate, PairedFailureTest
 from gates.analyses.judge import MOST_WAITING, ScoresGate, ScoreTest
-from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest, UnfitTimes, counted, grid_of
+from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest, UnfitTimes, counted
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
 from gates.sequential_test import AnalysisPlan, metric_tests
 from gates.stats.spread import MOST_PODS, PodSlots
@@ -20,15 +20,6 @@ ONE = np.array([1.0, 0.0])
 
 def buckets(*edges: float) -> Buckets:
     return Buckets(edges=edges, counts=tuple(range(1, len(edges) + 2)))
-
-
-def test_the_grid_is_what_all_histograms_have_in_common() -> None:
-    assert grid_of([buckets(0.1, 0.2, 0.4), (), buckets(0.2, 0.4, 0.8)]).tolist() == [0.2, 0.4]
-    assert grid_of([buckets(0, 0.2, 0.4)]).tolist() == [0.2, 0.4]
-    assert grid_of([(0.1, 0.2)])[0] == 0.001
-    assert grid_of([(), ()]) is None
-    with pytest.raises(UnfitTimes, match="fewer than two bucket edges in common"):
-        grid_of([buckets(0.1, 0.2), buckets(0.2, 0.4)])
 
 
 def test_bins_join_where_the_grid_is_coarser_and_samples_fall_into_them() -> None:
@@ -116,23 +107,6 @@ def test_next_to_the_composite_stands_what_each_dimension_got() -> None:
     )
     question.restart()
     assert question.auxiliary() == {}
-
-
-def test_refusals_are_known_of_each_arm_over_pairs_that_tell_both() -> None:
-    question = RefusalTest(0.05)
-    answers, declines = PairedReply(refusal=False), PairedReply(refusal=True)
-    known = [(answers, declines), (answers, answers), (declines, declines), (answers, answers)]
-    pairs = [PairedAnswer(stable=stable, canary=canary) for stable, canary in known]
-    untold = PairedAnswer(stable=declines, canary=PairedReply())
-    question.take(Batch(time=1, source="probe", pairs=(*pairs, untold)), 0)
-    assert question.numbers() == {
-        "refusal_increase_share": 0.25,
-        "canary_refusal_share": 0.5,
-        "stable_refusal_share": 0.25,
-        "pairs": 4,
-    }
-    question.restart()
-    assert question.numbers() == {"pairs": 0}
 
 
 def test_prompts_that_stable_left_without_an_answer_say_nothing_of_the_canary() -> None:

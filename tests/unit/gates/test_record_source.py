@@ -144,9 +144,3 @@ def test_a_line_that_is_half_written_waits_for_its_other_half(path: Path) -> Non
 def test_a_file_that_is_gone_is_something_outside(path: Path) -> None:
     with pytest.raises(OutsideError, match=r"cannot read the load's records .*: No such file"):
         RecordReader(path).read_new()
-
-
-def test_a_line_of_another_program_is_told(path: Path) -> None:
-    path.write_text('{"hello": 1}\n')
-    with pytest.raises(OutsideError, match="has a line that is no record; is another program writing to it"):
-        RecordReader(path).read_new()

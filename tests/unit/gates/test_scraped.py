@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fakes.metrics.scraped import Engine, Fleet, Proxy
+from fakes.metrics.scraped import TTFT, Engine, Fleet, Proxy
 
 from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence
+from gates.evidence.names import BUCKET, PROCESS_START
 from gates.model import ArmKey
 
 STABLE = ArmKey(region="eu-west-1", role="stable", version="6")
@@ -137,6 +138,14 @@ def test_each_pod_stands_alone_and_all_on_the_edges_they_share() -> None:
     assert found == {name: Buckets(edges=(0.1, 1.0), counts=(0, 20, 0)) for name in ("a", "b")}
 
 
+def test_native_histograms_are_told_and_not_read() -> None:
+    fleet = Fleet([an_engine(name, key, np.arange(1, 50)) for name, key in (("s", STABLE), ("c", CANARY))])
+    kept = [one for one in fleet.select(0, 30) if one.name != TTFT + BUCKET]
+    native = [replace(one, name=TTFT, values=(), native=True) for one in kept if one.name == PROCESS_START]
+    batch = fleet.batch_from([*kept, *native], STABLE, CANARY, 10, 30)
+    assert batch.arms == () and "native histograms, also with custom buckets, are not read" in batch.missing["ttft"]
+
+
 def test_arms_without_a_common_edge_have_no_times() -> None:
     other = an_engine("c", CANARY, np.arange(1, 50), edges=(0.2, 2.0, float("inf")))
     batch = Fleet([an_engine("s", STABLE, np.arange(1, 50)), other]).batch(STABLE, CANARY, 10, 30)
@@ -167,12 +176,9 @@ def spoilt(name: str, value: float, labels: dict[str, str], *, drop: str = "") -
     return fleet.batch_from(everything, STABLE, CANARY, 90, 110)
 
 
-TTFT = "vllm:time_to_first_token_seconds_bucket"
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.5])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.5, 2.0**60])
 def test_a_value_that_is_no_count_makes_its_metric_absent_with_the_reason(value: float) -> None:
-    times_gone = spoilt(TTFT, value, {"role": "canary", "le": "0.5"})
+    times_gone = spoilt(TTFT + BUCKET, value, {"role": "canary", "le": "0.5"})
     assert [pod.ttft for pod in times_gone.arms if pod.arm is ArmName.CANARY] == [()]
     assert " in vllm:time_to_first_token_seconds of canary version 7 in eu-west-1" in times_gone.missing["ttft"]
     requests_gone = spoilt("envoy_cluster_upstream_rq", value, {"envoy_response_code": "500"})
@@ -194,7 +200,7 @@ def test_a_series_without_its_own_label_is_told() -> None:
             "requests"
         ]
     )
-    assert "histogram" in spoilt(TTFT, 1.0, {"role": "canary", "le": "+Inf"}, drop="le").missing["ttft"]
+    assert "histogram" in spoilt(TTFT + BUCKET, 1.0, {"role": "canary", "le": "+Inf"}, drop="le").missing["ttft"]
 
 
 def test_nothing_at_all_is_two_missing_arms_and_no_zero() -> None:

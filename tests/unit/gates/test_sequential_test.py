@@ -26,7 +26,7 @@ from tidegate.core.errors import UsageError
 EVERYTHING = AnalysisPlan(
     latency=LatencyGate(),
     errors=ErrorsGate(),
-    agreement=AgreementGate(max_refusal_increase=0.05),
+    agreement=AgreementGate(),
     judge=ScoresGate(),
     sources=dict.fromkeys(("latency", "errors", "judge"), ("users", "probe")),
     mirrored=0.5,

@@ -13,7 +13,7 @@ from gates.analyses.base import as_odds
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate, as_time
-from gates.evidence.batch import Batch, PairedAnswer
+from gates.evidence.batch import Batch, PairedAnswer, PairedReply
 from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
 
 TERMS = AnalysisPlan(
@@ -137,22 +137,19 @@ def test_pairs() -> None:
 
 
 def test_every_comparison_of_pairs_describes_itself() -> None:
-    asked = [question for _, question in metric_tests(AnalysisPlan(agreement=AgreementGate(max_refusal_increase=0.05)))]
+    asked = [question for _, question in metric_tests(AnalysisPlan(agreement=AgreementGate()))]
     assert [question.describe() for question in asked] == [
         "no pairs to tell how many prompts that stable answered were answered by the canary",
         "no pairs to tell the similarity of answers; where answers are empty, "
         "are they cut off at max_tokens, before the answer that follows a reasoning begins?",
-        "no pairs to tell how often the canary declines",
     ]
-    replies = [{"refusal": False}] * 3 + [{"refusal": True}]
-    pairs = [{"stable": {"refusal": False}, "canary": each, "similarity": 0.7} for each in replies]
-    batch = Batch.model_validate({"time": 1, "source": "probe", "pairs": pairs})
+    pair = PairedAnswer(stable=PairedReply(), canary=PairedReply(), similarity=0.7)
+    batch = Batch(time=1, source="probe", pairs=(pair,) * 4)
     for question in asked:
         question.take(batch, 0)
     assert [question.describe() for question in asked] == [
         "4 of 4 prompts that stable answered were answered by the canary (at least 90 %)",
         "answers are 0.70 alike over 4 pairs (at least 0.6)",
-        "the canary declines more often than stable over 4 pairs (+25.0 pp, allowed +5 pp)",
     ]
     assert all(question.sample == "pairs" and question.numbers() for question in asked)
 

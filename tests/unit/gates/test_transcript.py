@@ -141,23 +141,6 @@ def test_the_smallest_change_of_a_verdict_is_found() -> None:
 
 
 @pytest.mark.long
-def test_a_verdict_that_is_missing_is_a_difference() -> None:
-    lines = of(texts())
-    last = lines[-1]
-    assert isinstance(last, VerdictsLine)
-    found = replay([*lines[:-1], last.model_copy(update={"verdicts": last.verdicts[:-1]})])
-    assert [str(each) for each in found] == [
-        f"line {len(lines)}: {STEP}: gate judge: gate: recorded nothing, now judge"
-    ]
-
-
-@pytest.mark.long
-def test_a_restart_that_is_left_out_is_found() -> None:
-    lines = of(texts())
-    assert replay([line for line in lines if not isinstance(line, RestartLine)])
-
-
-@pytest.mark.long
 def test_a_last_line_that_was_torn_is_left_out() -> None:
     whole = texts()
     assert replay(of([*whole[:-1], whole[-1][:40]])) == []

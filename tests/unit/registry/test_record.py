@@ -10,7 +10,6 @@ from registry.record import (
     TAG_CHARACTERS,
     describe,
     entry_tags,
-    metric_name,
     read_record,
     summary_tags,
 )
@@ -87,10 +86,6 @@ def test_a_list_of_runs_shows_where_each_region_stands() -> None:
 
     assert tags["tidegate.region.eu-west-1"] == "canary@eu-west-1/25 done"
     assert tags["tidegate.last_step"] == "canary@eu-west-1/25"
-
-
-def test_metric_names_hold_only_what_mlflow_takes() -> None:
-    assert metric_name("canary@eu-west-1/25 ttft:p95_seconds%") == "canary.eu-west-1/25 ttft:p95_seconds."
 
 
 def test_the_words_of_others_link_nowhere_and_load_nothing_in_the_note() -> None:

@@ -68,13 +68,6 @@ Sample = tuple[float, float]
 """Unix time in seconds, and the value."""
 
 
-class HistogramAnswer(BaseModel):
-    """A native histogram at one time."""
-
-    buckets: tuple[tuple[int, float, float, float], ...] = ()
-    """Boundary rule, left and right edge, count."""
-
-
 class SeriesAnswer(BaseModel):
     """One series of a vector or a matrix, as the API words it, its numbers read."""
 
@@ -83,7 +76,8 @@ class SeriesAnswer(BaseModel):
     """In a vector; None of a native histogram."""
     values: tuple[Sample, ...] = ()
     """In a matrix."""
-    histograms: tuple[tuple[float, HistogramAnswer], ...] = ()
+    histograms: tuple[object, ...] = ()
+    """Of a native histogram, which nobody here reads."""
 
 
 class InstantResult(NamedTuple):

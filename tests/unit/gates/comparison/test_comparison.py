@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gates.analyses.agreement import AgreementGate
 from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt
 from gates.comparison import AnsweredPair, EndpointComparison, comparison_plan
+from gates.judge.spec import JudgeGate
 from gates.model import EngineReply, GateOutcome
 from gates.reports.gate_file import GateFile
 from gates.spec import Gates
-from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import parse_spec
 
 GOLDEN = [GoldenPrompt(prompt=f"What is {number}?", expected=f"number {number}") for number in range(40)]
@@ -56,9 +54,9 @@ def test_answers_that_do_not_come_are_errors_of_the_canary_and_no_score() -> Non
     assert comparison.unanswered == 60
 
 
-def test_it_ends_when_no_open_gate_can_change(delivery: Delivery) -> None:
+def test_it_ends_when_no_open_gate_can_change() -> None:
     """Quality is settled once the set is asked whole, and a judge is asked once about each prompt."""
-    wanted = Gates(quality=delivery.gates.quality, judge=delivery.gates.judge)
+    wanted = Gates(quality=QualityGate(), judge=JudgeGate(endpoint="http://127.0.0.1:9/v1", model="big"))
     comparison = EndpointComparison(comparison_plan("two", wanted), GOLDEN)
     for number in range(len(GOLDEN)):
         assert not comparison.decided
@@ -99,36 +97,3 @@ def test_a_file_of_gates_says_what_is_asked_and_what_nobody_here_can_answer() ->
     assert plan.pairs.settings["agreement"] == AgreementGate(min_similarity=0.9)
     assert plan.not_asked == ("judge",)
     assert plan.pairs.rollback == 0.02
-
-
-def test_a_delivery_is_asked_for_its_gates_and_its_judge(delivery: Delivery) -> None:
-    plan = comparison_plan("d", delivery.gates)
-    assert plan.quality == delivery.gates.quality
-    assert plan.judge == delivery.gates.judge
-    assert "judge" in plan.gates
-    assert set(plan.not_asked) == {"burn_rate"}
-    assert plan.pairs.rollback == delivery.gates.budget.rollback
-
-
-@pytest.fixture
-def delivery() -> Delivery:
-    text = """apiVersion: tidegate/v1
-kind: Delivery
-metadata: {name: d}
-model: {name: m}
-engine: {vllm: {version: 0.32.0}, accelerator: cpu}
-slos: [{name: availability, objective: 99.9, errors: {}}]
-gates:
-  latency: {max_increase: 30%}
-  errors: {max_increase: 3pp}
-  quality: {scorer: exact, max_drop: 0.1}
-  judge: {endpoint: "http://127.0.0.1:9/v1", model: big}
-  burn_rate: {slo: availability}
-stages:
-  - offline: {dataset: golden.jsonl, gates: [quality]}
-  - canary: {weights: [50], gates: [latency, errors, burn_rate]}
-regions: {waves: [[here]]}
-"""
-    spec = parse_spec(text, Delivery, file="delivery.yaml")
-    assert isinstance(spec.gates.quality, QualityGate)
-    return spec

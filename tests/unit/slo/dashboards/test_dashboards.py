@@ -13,7 +13,7 @@ import pytest
 from fakes.metrics.queries import known_series, metric_of, series_of
 from fakes.metrics.slos import COST, SLOS
 
-from slo.dashboards.grafana import LEVELS, SELECTORS, dashboard_json, dashboards_of, fill, panels_of, template
+from slo.dashboards.grafana import LEVELS, SELECTORS, dashboard_json, dashboards_of, panels_of, template
 from slo.signals import signal_groups
 from slo.spec import CostSpec, CountedBy, SloSpec
 from tidegate.core.model import Json
@@ -59,19 +59,6 @@ def test_long_names_of_services_have_short_addresses_of_their_own() -> None:
     uids = {level["uid"] for name in ("a" * 60, "a" * 61, "b" * 26) for level in dashboards_of([], service=name)}
     assert len(uids) == 9
     assert max(map(len, uids)) <= 40
-
-
-@pytest.mark.parametrize(
-    ("part", "expected"),
-    [
-        (["<ttft>", "<itl>", "the line of <ttft> s"], [0.25, None, "the line of 0.25 s"]),
-        ([{"when": "ttft", "a": 1}, {"when": "itl", "a": 2}, {"unless": "itl", "a": 3}], [{"a": 1}, {"a": 3}]),
-    ],
-)
-def test_a_text_that_is_nothing_but_a_placeholder_becomes_its_value(part: Any, expected: Any) -> None:
-    assert fill(part, {"ttft": 0.25, "itl": None}) == expected
-    with pytest.raises(KeyError, match="tftt"):
-        fill({"title": "the line of <tftt> s"}, {"ttft": 0.25})
 
 
 @pytest.mark.parametrize("level", LEVELS)
