@@ -101,19 +101,11 @@ async def test_no_matter_who_moves_it_hears_that_it_was_aborted_meanwhile(
     assert seen(region) == (0, 0, "Degraded")
 
 
-EFFECTS: dict[str, Effect] = {
-    "somebody was faster": Refuse(conflict(ROLLOUTS, NAME)),
-    "answer lost": LoseAnswer(),
-    "failing": Refuse(Refusal(500, "InternalError", "no space left")),
-}
-
-
-@pytest.mark.parametrize("effect", EFFECTS.values(), ids=EFFECTS)
+@pytest.mark.parametrize("effect", [Refuse(conflict(ROLLOUTS, NAME)), LoseAnswer(), Refuse(Refusal(500, "", "no"))])
 @pytest.mark.parametrize("region", [0.0], indirect=True)
 async def test_the_end_is_right(effect: Effect, region: ClusterRegion, rollouts: RolloutClient) -> None:
-    on_trial_now = trial(region)
     region.api.faults.add(Fault(effect, verbs=WRITES))
-    await rollouts.abort(on_trial_now)
+    await rollouts.abort(trial(region))
     assert seen(region) == (0, 0, "Degraded")
 
 
