@@ -7,11 +7,12 @@ import math
 
 import pytest
 from fakes.clusters.region import NAME, ClusterRegion, on_trial
-from fakes.kube.refusal import Refusal
-from fakes.kube.requests import WRITES, Fault, Refuse
+from fakes.kube.refusal import Refusal, conflict
+from fakes.kube.requests import WRITES, Effect, Fault, LoseAnswer, Refuse
 
 from rollouts.argo.actions import RolloutClient
 from rollouts.errors import Forbidden, NotConfirmed, NotPossible, Unreachable
+from rollouts.kube.resources import ROLLOUTS
 
 
 @pytest.fixture(params=[0.0, math.inf], ids=["hears", "loses"])
@@ -97,6 +98,14 @@ async def test_no_matter_who_moves_it_hears_that_it_was_aborted_meanwhile(
     with pytest.raises(NotPossible, match="aborted meanwhile"):
         await promoting
     await aborting
+    assert seen(region) == (0, 0, "Degraded")
+
+
+@pytest.mark.parametrize("effect", [Refuse(conflict(ROLLOUTS, NAME)), LoseAnswer(), Refuse(Refusal(500, "", "no"))])
+@pytest.mark.parametrize("region", [0.0], indirect=True)
+async def test_the_end_is_right(effect: Effect, region: ClusterRegion, rollouts: RolloutClient) -> None:
+    region.api.faults.add(Fault(effect, verbs=WRITES))
+    await rollouts.abort(trial(region))
     assert seen(region) == (0, 0, "Degraded")
 
 

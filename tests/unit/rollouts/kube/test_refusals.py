@@ -48,12 +48,13 @@ def body(code: int, reason: str, message: str, **details: Any) -> bytes:
         (405, "MethodNotAllowed", ApiError),
         (500, "InternalError", ApiError),
         (503, "ServiceUnavailable", ApiError),
+        (500, "failed to create typed patch object (x): .spec.selectors: field not declared in schema", Invalid),
     ],
 )
 def test_each_refusal_has_its_kind(code: int, reason: str, kind: type[ApiError]) -> None:
-    error = refusal(ASKED, code, body(code, reason, "no"))
+    error = refusal(ASKED, code, body(code, reason, reason))
     assert type(error) is kind
-    assert (error.status, error.reason, error.message) == (code, reason, f"{ASKED}: no")
+    assert (error.status, error.reason, error.message) == (code, reason, f"{ASKED}: {reason}")
     assert error.exit_code is ExitCode.OUTSIDE
 
 

@@ -57,8 +57,8 @@ async def test_an_error_keeps_its_class_and_its_words(host: Asked) -> None:
 
 
 async def test_an_engine_that_is_none_is_a_bug_and_not_an_answer(host: Asked) -> None:
-    with pytest.raises(ValueError, match="validation errors for Engine"):
-        await host.post("/regions/eu-west-1/deploy", engine={"version": "7"})
+    with pytest.raises(ValueError, match="either an image or a command"):
+        await host.post("/regions/eu-west-1/deploy", engine={"version": "7", "digest": "d", "model": "support-llm"})
     assert host.engines.started == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from rollouts.manifests.ownership import with_preserved_fields
 from rollouts.manifests.render import render
 from rollouts.manifests.routers import HttpRoutes, RouteKind, VirtualServices
 from tidegate.core.model import Json
-from tidegate.core.names import POD_TEMPLATE_HASH
 
 NAME = "support-llm"
 HTTP, ISTIO = HttpRoutes(f"{NAME}-stable", f"{NAME}-canary"), VirtualServices(f"{NAME}-stable", f"{NAME}-canary")
@@ -21,14 +19,6 @@ HTTP, ISTIO = HttpRoutes(f"{NAME}-stable", f"{NAME}-canary"), VirtualServices(f"
 
 def one(kind: str, **fleet: Any) -> Json:
     return next(each for each in render(fleet_spec(**fleet), release()) if each["kind"] == kind)
-
-
-def test_a_service_keeps_the_hash_that_makes_its_selector_one_version() -> None:
-    service = one("Service")
-    live = deepcopy(service)
-    live["spec"]["selector"][POD_TEMPLATE_HASH] = "5d4f"
-    assert with_preserved_fields(service, live) == live
-    assert with_preserved_fields(service, service) == service
 
 
 @pytest.mark.parametrize(("weight", "mirror"), [(0, 100), (25, 30), (100, 0)])
