@@ -59,7 +59,7 @@ def rows() -> Iterator[Tested]:
     yield Tested(
         "Envoy Gateway", clusters["Envoy Gateway"], real, cluster, "the only implementation that users went through"
     )
-    yield Tested("Argo Workflows", clusters["Argo Workflows"], real, ("tests/cluster/test_workflows.py",))
+    yield Tested("Argo Workflows", clusters["Argo Workflows"], real, ("tests/cluster/workflows.py",))
     yield Tested(
         "Argo Rollouts", _schema("argo-rollouts"), Against.SIMULATED, ("tests/fakes/argo", "tests/cluster"),
         "a controller of ours works on Rollouts, on real API servers too; upstream's never ran",

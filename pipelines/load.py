@@ -10,9 +10,8 @@ from enum import StrEnum
 from itertools import cycle, islice
 from math import ceil, inf, isfinite
 from pathlib import Path
-from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from gates.evidence.batch import ArmLoad
 from gates.evidence.request_record import RequestRecord
@@ -92,17 +91,8 @@ class LoadOrder(Value):
     rate: float | None = Field(default=None, gt=0)
     """Requests a second instead: arrivals are Poisson and wait for nobody, since users do not know that a server is
     slow before they ask."""
-    regenerate: float = Field(default=0, ge=0, lt=1)
-    """The share of answered requests whose users ask the same once more, because they did not want the answer. Those
-    come on top of `rate`."""
     seed: int
     """Of arrivals and of the order of requests: two orders with one seed send the same."""
-
-    @model_validator(mode="after")
-    def _one_of_the_two(self) -> Self:
-        if (self.concurrency is None) == (self.rate is None):
-            raise ValueError("exactly one of concurrency, rate")
-        return self
 
     def part(self, index: int, of: int) -> LoadOrder | None:
         """What one of several processes does of it; None when there is nothing left for that one."""

@@ -10,13 +10,13 @@ from registry.model import DeliverySummary
 from tidegate.core.model import Value
 
 EVER = datetime.min.replace(tzinfo=UTC)
-"""Timestamp of a candidate whose tagging time is unknown."""
+"""Timestamp of a version of which nobody knows when it got the alias."""
 
 
 class DeliveryRequest(Value):
-    """A model version that somebody wants delivered: it carries the alias, or the tag that names the alias.
+    """A model version that somebody wants delivered: it carries the alias.
 
-    Two events with the same three names are one request, for as long as the version carries the alias or tag.
+    Two events with the same three names are one request, for as long as it does.
     """
 
     model: str
@@ -36,10 +36,8 @@ class RequestState(StrEnum):
     STARTED = "started"
     OVER = "over"
     """There was a delivery, or every attempt to start one failed."""
-    SUPERSEDED = "superseded"
-    """A newer request overtook it, since the policy is that the newest wins."""
     WITHDRAWN = "withdrawn"
-    """The version lost its alias or tag before anything was started."""
+    """The version lost its alias before anything was started."""
 
 
 class QueuedRequest(Value):
@@ -49,7 +47,7 @@ class QueuedRequest(Value):
     """In the order of arrival."""
     request: DeliveryRequest
     since: datetime
-    """The alias or tag was set shortly before this at the earliest; deliveries that are older do not fulfil it."""
+    """The alias was set shortly before this at the earliest; deliveries that are older do not fulfil it."""
     state: RequestState = RequestState.QUEUED
     tries: int = 0
     not_before: datetime = EVER
@@ -72,32 +70,18 @@ SLACK = timedelta(seconds=30)
 once, webhooks take time, and clocks differ."""
 
 
-class QueuePolicy(StrEnum):
-    """What happens to requests that arrive while a delivery of the model runs."""
+def lapsed(entries: Iterable[QueuedRequest], marked: str | None, looked: datetime) -> list[QueuedRequest]:
+    """Requests whose alias is gone: setting it again is a new request, and a queued one is withdrawn.
 
-    NEWEST = "newest"
-    """The last one is delivered next, those before it never."""
-    WAIT = "wait"
-    """Each is delivered, in the order of arrival."""
-
-
-def lapsed(
-    entries: Iterable[QueuedRequest], marked: Collection[str], looked: datetime, policy: QueuePolicy
-) -> list[QueuedRequest]:
-    """Requests whose alias or tag is gone: setting it again is a new request, and a queued one is withdrawn.
-
-    A delivery that runs keeps its request. So does a queued one whose alias went on to the next version, when each is
-    to be delivered in turn.
+    A delivery that runs keeps its request.
 
     Args:
         entries: all of one model and alias that count as standing.
-        marked: numbers of the versions that carry a mark.
-        looked: when the registry was asked; it cannot have shown marks that were set later.
-        policy: of the queue.
+        marked: the version that carries the alias.
+        looked: when the registry was asked; it cannot have shown what was set later.
     """
-    gone = [entry for entry in entries if entry.request.version not in marked and entry.since < looked]
-    kept = {RequestState.STARTED} | ({RequestState.QUEUED} if policy is QueuePolicy.WAIT and marked else set())
-    return [entry for entry in gone if entry.state not in kept]
+    gone = [entry for entry in entries if entry.request.version != marked and entry.since < looked]
+    return [entry for entry in gone if entry.state is not RequestState.STARTED]
 
 
 def answer(

@@ -40,11 +40,6 @@ class StateFolder:
         return self.root / "traffic"
 
     @property
-    def scratch(self) -> Path:
-        """Logs of engines that were started for a load and served nobody."""
-        return self.root / "scratch"
-
-    @property
     def samples(self) -> Path:
         """What a delivery asks engines to keep of users' requests, a file each region; no sample is ever here."""
         return self.root / "samples"

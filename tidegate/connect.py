@@ -31,7 +31,6 @@ from pipelines.adapters.this_machine import (
     is_being_written,
     prometheus_target,
     require_regions,
-    scratch_engine,
     start_users,
 )
 from pipelines.authority.answering import refuse_unanswerable
@@ -232,7 +231,6 @@ async def _this_machine(carried: Carried, how: Carrying, metrics: str | None) ->
                     chat=OpenAIChat(),
                     tokenizer=file_tokenizer(),
                     clock=SystemClock(),
-                    scratch=partial(scratch_engine, logs=at.state.scratch),
                     queries=counted,
                     users=records,
                     samples=LocalSamples(at.state.samples, spec.samples, SystemClock()) if spec.samples else None,

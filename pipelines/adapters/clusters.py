@@ -115,11 +115,7 @@ def cluster_fleet(
         needs = needs_of(spec, region)
         return ReferencedFleet(theirs, needs=needs, scraped=scraped, engines=engines, **options)
     assert isinstance(fleet, ArgoFleetSpec), "clusters are rendered, or named by reference"
-    ours = RegionConfig(
-        **place,
-        **there.arms,
-        traffic=fleet.traffic,
-    )
+    ours = RegionConfig(**place, **(found or there.arms), traffic=fleet.traffic)
     tried = engines[-1] if engines and fleet.patches else None
     if tried:
         launch = image_launch(spec, fleet, spec.engine, version=number_of(tried.version), digest=tried.digest)

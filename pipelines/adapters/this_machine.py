@@ -21,17 +21,11 @@ from pipelines.plan.gates import rules_of
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.policy import user_prompts
 from pipelines.state import StateFolder
-from rollouts.adapters.engine_process import EngineProcesses
 from rollouts.adapters.host_client import FleetHost, start
-from rollouts.adapters.http import Http
 from rollouts.cluster.carrier import Carrier
 from rollouts.errors import FleetError
-from rollouts.local import machine
-from rollouts.local.machine import Admission
 from rollouts.local.scrape_config import INTERVAL_SECONDS
-from rollouts.model import Engine, EngineSet, Role
 from tidegate.core.adapters.extras import require
-from tidegate.core.clock import SystemClock
 from tidegate.core.errors import Refused, TidegateError, UsageError
 from tidegate.core.process import cancelled_by_signals, note
 from tidegate.core.threads import call_in_thread
@@ -158,7 +152,6 @@ def start_users(spec: Delivery, folder: Path, state: StateFolder, host: FleetHos
         prompts=prompts,
         model=spec.metadata.name,
         max_tokens=spec.traffic.max_tokens,
-        regenerate=spec.traffic.regenerate,
         records=records,
     )
 
@@ -245,19 +238,3 @@ async def _own_host(
     finally:
         if not (detach and served):
             await host.stop()
-
-
-@asynccontextmanager
-async def scratch_engine(region: str, engine: Engine, *, logs: Path) -> AsyncIterator[EngineSet]:
-    """One process, healthy and warm, which ends with the process that started it; `logs` is the folder of its log."""
-    logs.mkdir(parents=True, exist_ok=True)
-    async with Http() as http:
-        # What runs here already is seen in the memory that is left.
-        admission = Admission(machine.measure)
-        processes = EngineProcesses(f"{region}-scratch", logs=logs, http=http, admission=admission, clock=SystemClock())
-        running = await processes.start(engine)
-        try:
-            yield EngineSet(role=Role.STABLE, version=engine.version, digest=engine.digest, url=running.url, ready=True)
-        finally:
-            # Nobody waits for an answer of it.
-            await running.abandon()

@@ -14,7 +14,6 @@ from pipelines.adapters.fleets import cluster_client
 from pipelines.adapters.stores import mlflow_address, open_deliveries
 from pipelines.adapters.web_server import Listener
 from pipelines.authority.answering import BY_ALIAS, REQUESTED_BY
-from pipelines.requests import QueuePolicy
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
 from pipelines.triggers.app import (
@@ -48,7 +47,6 @@ async def serve_triggers(
     tracking_uri: str | None,
     context: str | None,
     workflows: bool,
-    policy: QueuePolicy,
     every: timedelta,
     secrets: tuple[str, ...],
     register: str | None,
@@ -63,7 +61,6 @@ async def serve_triggers(
         tracking_uri: of MLflow.
         context: of the cluster of workflows; None for the current one.
         workflows: whether workflows are started; else processes.
-        policy: which of several requests is delivered.
         every: between two looks at the registry.
         secrets: with which MLflow signs; none to believe no webhook.
         register: the address at which MLflow reaches this receiver; None to register no webhook.
@@ -80,7 +77,7 @@ async def serve_triggers(
             starter = _process_starter(spec_path, state, tracking_uri)
         inbox = RequestQueue(state.root / "serve" / "inbox.db")
         stack.callback(inbox.close)
-        reconciler = Reconciler(model, alias, policy, every, inbox, triggers, ledgers, starter, clock, note)
+        reconciler = Reconciler(model, alias, every, inbox, triggers, ledgers, starter, clock, note)
 
         def wake() -> None:
             loop.call_soon_threadsafe(reconciler.wake)

@@ -211,6 +211,7 @@ def region_release(
         mirror=spec.shadow.percent if spec.shadow else 0,
         weights=spec.canary.weights if spec.canary else (),
         guard=guard_image(spec),
+        asked=bool(spec.arm_services(region)),
         samples=spec.samples is not None,
         driver=asked or spec.workflow is not None,
         repositories=tuple(repositories),

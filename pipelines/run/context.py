@@ -24,7 +24,7 @@ from pipelines.ports import Chat, EngineProvider, Fleet, Tokenizer, UserSamples
 from pipelines.repository import GitRemote
 from pipelines.spec.delivery import Delivery
 from pipelines.statements import Prover
-from rollouts.model import Engine, EngineSet
+from rollouts.model import Engine
 from tidegate.core.clock import Clock
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 AskCommand = Callable[[CommandGate, Question, float], Awaitable[Reply]]
 """Runs a gate's command within so many seconds; raises NotAnswered where there is no answer that can be read."""
-ScratchEngines = Callable[[str, Engine], AbstractAsyncContextManager[EngineSet]]
-"""Starts a copy of an engine in a region that serves nobody, for the length of the context; raises FleetError."""
 
 
 class BringLoad(Protocol):
@@ -73,8 +71,6 @@ class Backends:
     """What the users themselves saw; None when no load writes it down."""
     samples: UserSamples | None = None
     """Samples of users' requests; None where the spec asks for none."""
-    scratch: ScratchEngines | None = None
-    """None where the fleet starts no engine that serves nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -342,9 +342,9 @@ class Delivery(SpecModel):
 
     def arm_services(self, region: str) -> Mapping[str, str]:
         """The Services that are asked through the region's API server, by arm: where the spec has no address of one."""
-        if not isinstance(self.fleet, TheirsFleetSpec) or self.fleet.regions[region].arms or not self.asks_engines:
+        if isinstance(self.fleet, LocalFleet) or self.fleet.regions[region].arms or not self.asks_engines:
             return {}
-        return self.fleet.arm_services
+        return self.fleet.arm_services(self.metadata.name)
 
     def _around_fleet(self) -> AroundFleet:
         return AroundFleet(
@@ -423,7 +423,6 @@ class Delivery(SpecModel):
         """As `load_conflicts`; and a gate on cost without a price."""
         found = load_conflicts(
             load,
-            starts_engines=isinstance(self.fleet, LocalFleet),
             has_prompts=bool(self.has_golden_set or (self.traffic and self.traffic.prompts)),
             in_workflow=self.workflow is not None,
         )

@@ -24,9 +24,8 @@ TAIL_SECONDS = 3.0
 class LoadSettings(SpecModel):
     """Of the stage but for its gates."""
 
-    arms: Literal["scratch", "serving"] = "scratch"
-    """`scratch`: a copy of the champion that is started for this and serves nobody, next to the canary, which has no
-    users yet. `serving`: the region's own stable instead of a copy, whose users feel the load."""
+    arms: Literal["serving"] | None = None
+    """The canary, which has no users yet, and the region's own stable: its users feel the load, so that it is said."""
     concurrency: int | None = Field(default=None, ge=1, le=100_000)
     """Requests in flight on each engine: who has an answer asks again. 8 where no rate is said either."""
     requests_per_second: float | None = Field(default=None, gt=0, le=1_000_000)
@@ -34,29 +33,18 @@ class LoadSettings(SpecModel):
     shape: LoadShape = LoadShape.STEADY
     block: Duration = Field(default=timedelta(seconds=20), ge=SHORTEST_BLOCK)
     """Load on one arm, until the other one has its turn."""
-    at_once: bool = False
-    """Both arms at the same time, for arms that share no machine."""
     prompts: Path | None = None
     """One a line; those of `traffic.prompts`, or of the golden set, where no file is named."""
     lengths: Path | None = None
     """What an engine of production said at `/metrics`: prompts and answers get the lengths that it counted."""
     max_tokens: int = Field(default=32, ge=1, le=100_000)
     """Of an answer; without meaning next to `lengths`, which say it for each."""
-    processes: int | None = Field(default=None, ge=1, le=256)
-    """Of Locust, for each arm; as many as the load needs where none are said."""
     within: Duration = timedelta(minutes=30)
 
     @property
     def block_seconds(self) -> float:
         """Of a block on both arms, as planning expects."""
-        turns = 1 if self.at_once else 2
-        return turns * (self.block.total_seconds() + TAIL_SECONDS)
-
-    def named_files(self) -> Iterator[tuple[str, Path]]:
-        """The files that it names, by their keys."""
-        for name in ("prompts", "lengths"):
-            if path := getattr(self, name):
-                yield name, path
+        return 2 * (self.block.total_seconds() + TAIL_SECONDS)
 
     def load_of(self, engines: int) -> tuple[int | None, float | None]:
         """Requests in flight, or requests a second, of an arm of so many engines."""
@@ -65,34 +53,22 @@ class LoadSettings(SpecModel):
         return (self.concurrency or USUAL_CONCURRENCY) * engines, None
 
     def processes_of(self, engines: int) -> int:
-        """Processes for an arm of so many engines: as said, or as many as the load's peak needs."""
-        if self.processes:
-            return self.processes
+        """Processes for an arm of so many engines: as many as the load's peak needs."""
         concurrency, rate = self.load_of(engines)
         peak = self.shape.peak
         needed = (rate * peak / RATE_OF_A_PROCESS) if rate else (concurrency or 1) * peak / CONCURRENCY_OF_A_PROCESS
         return max(math.ceil(needed), 1)
 
 
-def load_conflicts(
-    load: LoadSettings, *, starts_engines: bool, has_prompts: bool, in_workflow: bool
-) -> Iterator[SpecConflict]:
-    """Two loads, none to send, blocks that do not fit, users who would feel it although nobody said that they may.
-
-    `starts_engines` is whether the fleet can start an engine that is nobody's.
-    """
+def load_conflicts(load: LoadSettings, *, has_prompts: bool, in_workflow: bool) -> Iterator[SpecConflict]:
+    """Two loads, none to send, blocks that do not fit, users who would feel it although nobody said that they may."""
     if load.concurrency and load.requests_per_second:
         expected = "one of concurrency, requests_per_second"
         yield SpecConflict(("requests_per_second",), "a rate next to a concurrency", expected)
-    if load.arms == "scratch" and not starts_engines:
-        found = "a scratch engine, which this fleet does not start"
-        expected = "`arms: serving`, which puts the load on the stable that serves users; or no stage load"
-        yield SpecConflict(("arms",), found, expected)
+    if load.arms is None:
+        yield SpecConflict(("arms",), "nothing", "`arms: serving`, since users of the region's stable feel the load")
     if not load.prompts and not has_prompts:
         yield SpecConflict((), "no prompts to send", "prompts here, or at traffic.prompts")
-    if load.at_once and starts_engines:
-        found = "both arms at once on one machine, where each slows the other down"
-        yield SpecConflict(("at_once",), found, "false in the local fleet")
     if load.block_seconds > load.within.total_seconds():
         longest = f"a block on both arms within `within`, which is {format_duration(load.within)}"
         yield SpecConflict(("block",), format_duration(load.block), longest)

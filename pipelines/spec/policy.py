@@ -168,8 +168,10 @@ def named_files(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
     for index, stage in enumerate(spec.stages):
         if stage.offline and stage.offline.dataset:
             yield ("stages", index, "offline", "dataset"), stage.offline.dataset
-        for name, path in stage.load.named_files() if stage.load else ():
-            yield ("stages", index, "load", name), path
+        if stage.load and stage.load.prompts:
+            yield ("stages", index, "load", "prompts"), stage.load.prompts
+        if stage.load and stage.load.lengths:
+            yield ("stages", index, "load", "lengths"), stage.load.lengths
     if spec.traffic and spec.traffic.prompts:
         yield ("traffic", "prompts"), spec.traffic.prompts
     for gate, command in spec.gates.of(CommandGate).items():

@@ -143,8 +143,6 @@ class Traffic(SpecModel):
     requests_per_second: float = Field(gt=0, le=1_000_000)
     prompts: Path | None = None
     max_tokens: int = Field(default=32, ge=1, le=4096)
-    regenerate: Percent = Field(default=0.0, ge=0, lt=1, validate_default=False)
-    """Of answers after which the user that is played asks the same once more."""
 
 
 About = Literal["opened", "stopped", "approval", "freeze", "left", "closed"]

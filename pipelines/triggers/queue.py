@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from pipelines.requests import EVER, DeliveryRequest, QueuedRequest, QueuePolicy, RequestState, lapsed
+from pipelines.requests import EVER, DeliveryRequest, QueuedRequest, RequestState, lapsed
 from pipelines.triggers.webhooks import TOLERANCE, WebhookStatus
 from tidegate.core.errors import OutsideError, Refused
 
@@ -32,8 +32,8 @@ CREATE TABLE IF NOT EXISTS looks (
 class RequestQueue:
     """Every call returns after the disk has what it says; may be used from several threads.
 
-    A request stands until the registry shows that the version has lost its alias or tag; while it stands, the same
-    request is a duplicate.
+    A request stands until the registry shows that the version has lost its alias; while it stands, the same request
+    is a duplicate.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,35 +71,30 @@ class RequestQueue:
                 return WebhookStatus.NOTED
             return WebhookStatus.QUEUED if _add(db, request, now) else WebhookStatus.DUPLICATE
 
-    def compare(
-        self, model: str, alias: str, marked: Collection[str], looked: datetime, policy: QueuePolicy
-    ) -> list[DeliveryRequest]:
-        """Bring the inbox in line with what the registry shows; returns the requests that no message had brought.
+    def compare(self, model: str, alias: str, marked: str | None, looked: datetime) -> DeliveryRequest | None:
+        """Bring the inbox in line with what the registry shows; returns a request that no message had brought.
 
         Args:
-            model: whose marks they are.
-            alias: that they stand for.
-            marked: numbers of the versions that carry one.
+            model: whose alias it is.
+            alias: with which versions are to be delivered.
+            marked: the number of the version that carries it.
             looked: when the registry was asked.
-            policy: of the queue.
         """
         with self._transaction() as db:
-            for entry in lapsed(_standing(db, model, alias), marked, looked, policy):
+            for entry in lapsed(_standing(db, model, alias), marked, looked):
                 state = RequestState.WITHDRAWN if entry.state is RequestState.QUEUED else entry.state
                 _write(db, entry.model_copy(update={"state": state}), standing=False)
             before = db.execute(
                 "SELECT at, versions FROM looks WHERE (model, alias) = (?, ?)", (model, alias)
             ).fetchone()
-            fresh = []
-            for version in sorted(marked, key=int):
-                request = DeliveryRequest(model=model, version=version, alias=alias)
-                # Not marked when it was looked at last: the mark is younger than that.
-                known = before is not None and version not in json.loads(before[1])
-                if _add(db, request, datetime.fromisoformat(before[0]) if known else EVER):
-                    fresh.append(request)
-            seen = (model, alias, looked.isoformat(), json.dumps(sorted(marked)))
+            seen = (model, alias, looked.isoformat(), json.dumps([marked] if marked else []))
             db.execute("INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?)", seen)
-        return fresh
+            if marked is None:
+                return None
+            request = DeliveryRequest(model=model, version=marked, alias=alias)
+            # It had another alias, or none, when it was looked at last: this one is younger than that.
+            known = before is not None and marked not in json.loads(before[1])
+            return request if _add(db, request, datetime.fromisoformat(before[0]) if known else EVER) else None
 
     def standing(self, model: str, alias: str) -> list[QueuedRequest]:
         """The entries that stand, oldest first."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from pipelines.requests import QueuedRequest, QueuePolicy, RequestState, after_failed_attempt, answer
+from pipelines.requests import QueuedRequest, RequestState, after_failed_attempt, answer
 from pipelines.triggers.queue import RequestQueue
-from pipelines.triggers.webhooks import DELIVER_TAG, EVENTS
+from pipelines.triggers.webhooks import EVENTS
 from registry.deliveries import MlflowDeliveries
 from registry.mlflow import MlflowStore
 from registry.mlflow_client import MALFORMED, all_pages
@@ -38,19 +38,6 @@ class MlflowTriggers:
 
     def __init__(self, uri: str) -> None:
         self._store = MlflowStore(uri)
-
-    def marked(self, model: str, alias: str) -> frozenset[str]:
-        """Numbers of the versions that carry the alias, or the tag that names it; none when there is no such model.
-
-        Raises:
-            StoreUnreachable: MLflow did not answer.
-        """
-        aliases = self._store.aliases(model)
-        if aliases is None:
-            return frozenset()
-        versions = self._store.versions(model)
-        tagged = {version.version for version in versions if version.tags.get(DELIVER_TAG) == alias}
-        return frozenset(tagged | ({aliases[alias]} if alias in aliases else set()))
 
     def aliases(self, model: str) -> Mapping[str, str]:
         """The number of the version that each alias means; none when there is no such model.
@@ -151,7 +138,6 @@ class Reconciler:
     model: str
     alias: str
     """Which of its versions are to be delivered."""
-    policy: QueuePolicy
     every: timedelta
     """Between two looks at the registry, when no webhook asks for one."""
     inbox: RequestQueue
@@ -207,8 +193,8 @@ class Reconciler:
             TidegateError: the registry or the inbox did not answer; what was done until then stands.
         """
         looked = self.clock.now()
-        marked = await call_in_thread(self.marks.marked, self.model, self.alias)
-        for request in self.inbox.compare(self.model, self.alias, marked, looked, self.policy):
+        aliases = await call_in_thread(self.marks.aliases, self.model)
+        if request := self.inbox.compare(self.model, self.alias, aliases.get(self.alias), looked):
             self.say(f"{request}: found in the registry")
         # The ledger keeps every delivery there ever was: nobody asks for them while no request is open.
         if requests := self._standing(RequestState.QUEUED, RequestState.STARTED):
@@ -216,7 +202,7 @@ class Reconciler:
             for entry in requests:
                 await self._follow(entry, deliveries, alive)
             await self._begin_next(any_alive=bool(alive))
-        self.aliases = await call_in_thread(self.marks.aliases, self.model)
+        self.aliases = aliases
         self.delivers = await call_in_thread(self._delivers)
         self.looked = looked
         return any(entry.delivery is None for entry in self._standing(RequestState.STARTED))
@@ -243,15 +229,10 @@ class Reconciler:
 
     async def _begin_next(self, *, any_alive: bool) -> None:
         queued = self._standing(RequestState.QUEUED)
-        if self.policy is QueuePolicy.NEWEST:
-            for entry in queued[:-1]:
-                note = f"superseded by version {queued[-1].request.version}"
-                self._update(entry, entry.model_copy(update={"state": RequestState.SUPERSEDED, "note": note}))
-            queued = queued[-1:]
-        # The first one holds its place while it pauses after a failed attempt.
-        ready = queued and queued[0].not_before <= self.clock.now()
+        # Those before the last one have lost the alias to it. It may pause after a failed attempt.
+        ready = queued and queued[-1].not_before <= self.clock.now()
         if ready and not any_alive and not self._standing(RequestState.STARTED):
-            await self._begin(queued[0])
+            await self._begin(queued[-1])
 
     async def _begin(self, entry: QueuedRequest) -> None:
         """Start it. That it was tried is written first: nothing is ever started twice for want of a note."""

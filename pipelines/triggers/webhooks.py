@@ -16,14 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipelines.requests import DeliveryRequest
 from tidegate.core.errors import UsageError
 
-DELIVER_TAG = "tidegate.deliver"
-"""A tag that requests the delivery of its model version, for people who may not move aliases: its value names one."""
-EVENTS = (
-    "model_version_alias.created",
-    "model_version_alias.deleted",
-    "model_version_tag.set",
-    "model_version_tag.deleted",
-)
+EVENTS = ("model_version_alias.created", "model_version_alias.deleted")
 """Those that a webhook for tidegate is registered for."""
 
 
@@ -32,15 +25,13 @@ class Malformed(ValueError):
 
 
 class _Data(BaseModel):
-    """Of the four events; other fields, such as those of later versions of MLflow, are let be."""
+    """Of both events; other fields, such as those of later versions of MLflow, are let be."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
     name: str = Field(min_length=1, max_length=256)
     version: str | None = Field(default=None, pattern=r"^[1-9][0-9]{0,18}$")
     alias: str | None = Field(default=None, min_length=1, max_length=256)
-    key: str | None = None
-    value: str | None = Field(default=None, max_length=5000)
 
 
 class _Envelope(BaseModel):
@@ -52,7 +43,7 @@ class _Envelope(BaseModel):
 
 
 def read(body: bytes) -> tuple[str | None, DeliveryRequest | None]:
-    """The registered model whose alias or tag was set or removed, and the request for a delivery where one was set.
+    """The registered model whose alias was set or removed, and the request for a delivery where one was set.
 
     None twice for all other events.
 
@@ -69,14 +60,11 @@ def read(body: bytes) -> tuple[str | None, DeliveryRequest | None]:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
         raise Malformed(f"{where}: {first['msg']}") from None
-    if envelope.entity == "model_version_tag" and data.key != DELIVER_TAG:
-        return None, None
     if envelope.action == "deleted":
         return data.name, None
-    alias = data.alias if envelope.entity == "model_version_alias" else data.value
-    if not data.version or not alias:
+    if not data.version or not data.alias:
         raise Malformed(f"{event}: no version, or no alias")
-    return data.name, DeliveryRequest(model=data.name, version=data.version, alias=alias)
+    return data.name, DeliveryRequest(model=data.name, version=data.version, alias=data.alias)
 
 
 SIGNATURE_HEADER = "X-MLflow-Signature"
@@ -112,9 +100,9 @@ class WebhookStatus(StrEnum):
     UNKNOWN_MODEL = "unknown-model"
     """Authentic, but of a model that is not delivered here: MLflow sends every model's events to every webhook."""
     IGNORED = "ignored"
-    """Authentic, but no mark that starts a delivery."""
+    """Authentic, but no alias that starts a delivery."""
     NOTED = "noted"
-    """It requests nothing, such as a mark that was taken away: its id was kept, and the registry is looked at."""
+    """It requests nothing, such as an alias that was taken away: its id was kept, and the registry is looked at."""
     DUPLICATE = "duplicate"
     """The same request is queued already: by another webhook, or by polling the registry."""
     QUEUED = "queued"

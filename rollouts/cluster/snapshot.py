@@ -190,18 +190,10 @@ class RegionSnapshot(RegionView):
         """Percent of users whom a way back leaves on the canary until the stable has engines for them.
 
         All of them while it has none, and the canary has some: no write of ours sends users to a Service without an
-        engine. Else 0, but for `dynamicStableScale`: there the stable has engines for its own users only, and would
-        fail all of them. Argo Rollouts goes down one `setWeight` at a time (`reconcileTrafficRouting`), until the
-        template is the stable's again, which brings all its engines.
+        engine. Else 0.
         """
-        if not (self.stable and self.trial):
-            return 0
-        if not self.stable.available and self.trial.available:
-            return self.weight
-        if not (self.argo.canary or {}).get("dynamicStableScale"):
-            return 0
-        borne = 100 * self.stable.available // max(self.argo.replicas, 1)
-        return max(0, min(self.weight, 100 - borne)) if self.trial.available else 0
+        without = self.stable and self.trial and not self.stable.available and self.trial.available
+        return self.weight if without else 0
 
     @property
     def is_canary_down(self) -> bool:
@@ -210,10 +202,7 @@ class RegionSnapshot(RegionView):
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether the trial was aborted and has no user: by the route, since the status says `RolloutAborted` before.
-
-        With `dynamicStableScale` the controller lowers the weight after that, or never (argo-rollouts#4898).
-        """
+        """Whether the trial was aborted and has no user: by the route, since the status says it before."""
         return is_abort_confirmed(self.argo) and self.weight == 0
 
     @property

@@ -46,6 +46,8 @@ class Release(Value):
     """Percent of users that a canary gets, rising; empty when it gets none before it is promoted."""
     guard: str = ""
     """The image of what ends a trial without a carrier, by digest; nothing does so where it is empty."""
+    asked: bool = False
+    """Whether stages ask its Services through the API server."""
     samples: bool = False
     """Whether engines may be asked to keep a share of users' requests."""
     driver: bool = False

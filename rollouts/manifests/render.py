@@ -16,7 +16,7 @@ from rollouts.manifests.objects.capacity import (
     scaled_object,
 )
 from rollouts.manifests.objects.guard import guard_of, guarding
-from rollouts.manifests.objects.network import network_policy, routes, services
+from rollouts.manifests.objects.network import network_policy, route, services
 from rollouts.manifests.objects.rollout import rollout
 from rollouts.manifests.patches import apply_patches
 from rollouts.manifests.spec import ArgoFleetSpec
@@ -55,7 +55,7 @@ def render(
             {**each, "metadata": {**each["metadata"], "namespace": fleet.namespace, "labels": _labels(site, each)}}
             for each in (*templates, *monitors)
         )
-        objects += (*services(site), *routes(site), *given)
+        objects += (*services(site), route(site), *given)
         objects += [disruption_budget(site, fleet.unavailable)] if fleet.unavailable else []
         objects += [scaled_object(site, fleet.autoscale)] if fleet.autoscale else []
         objects.append(rollout(site, templates))

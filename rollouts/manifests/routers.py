@@ -20,19 +20,10 @@ from rollouts.kube.model import Resource
 from rollouts.kube.objects import at
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from rollouts.manifests.conventions import GATEWAY_PLUGIN, SERVICE_PORT, USERS, TrafficRouter
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
 
-
-class RouteRule(Value):
-    """What is done with users' requests."""
-
-    path: str
-    """As a prefix, in whole parts."""
-    exact: tuple[str, ...]
-    """Paths besides it."""
-    timeout: str
-    shares: Mapping[str, int]
-    """Percent by Service."""
+API = "/v1"
+"""Of vLLM: what users ask. As a prefix it means whole parts of a path."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +45,10 @@ class RouteKind(ABC):
 
     @staticmethod
     @abstractmethod
-    def rendered(parent: Mapping[str, str], namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:
-        """Its spec: that rule for users who come under these hosts through a gateway.
+    def rendered(
+        parent: Mapping[str, str], namespace: str, hosts: Sequence[str], timeout: str, shares: Mapping[str, int]
+    ) -> Json:
+        """Its spec: users who come under these hosts through a gateway get the API alone, from Services by percent.
 
         That one is the `name` of `parent`, at the listener `sectionName` where one is meant, in its `namespace` or else
         in the given one, which is the object's own.
@@ -119,13 +112,16 @@ class HttpRoutes(RouteKind):
     resource, rules, unsaid = HTTP_ROUTES, "/spec/rules", 1
 
     @staticmethod
-    def rendered(parent: Mapping[str, str], namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:  # noqa: ARG004
-        matches = [
-            {"path": {"type": "PathPrefix", "value": rule.path}},
-            *({"path": {"type": "Exact", "value": path}} for path in rule.exact),
-        ]
-        backends = [{"name": name, "port": SERVICE_PORT, "weight": weight} for name, weight in rule.shares.items()]
-        rules = [{"matches": matches, "timeouts": {"request": rule.timeout}, "backendRefs": backends}]
+    def rendered(
+        parent: Mapping[str, str],
+        namespace: str,  # noqa: ARG004
+        hosts: Sequence[str],
+        timeout: str,
+        shares: Mapping[str, int],
+    ) -> Json:
+        matches = [{"path": {"type": "PathPrefix", "value": API}}]
+        backends = [{"name": name, "port": SERVICE_PORT, "weight": weight} for name, weight in shares.items()]
+        rules = [{"matches": matches, "timeouts": {"request": timeout}, "backendRefs": backends}]
         return {"parentRefs": [dict(parent)], "hostnames": list(hosts), "rules": rules}
 
     @staticmethod
@@ -171,15 +167,17 @@ class VirtualServices(RouteKind):
     resource, rules, unsaid = VIRTUAL_SERVICES, "/spec/http", 0
 
     @staticmethod
-    def rendered(parent: Mapping[str, str], namespace: str, hosts: Sequence[str], rule: RouteRule) -> Json:
+    def rendered(
+        parent: Mapping[str, str], namespace: str, hosts: Sequence[str], timeout: str, shares: Mapping[str, int]
+    ) -> Json:
         http = {
             "name": USERS,
             # Istio's prefix is one of letters: without the slash it would let in `/v1x` too.
-            "match": [{"uri": {"prefix": f"{rule.path}/"}}, *({"uri": {"exact": path}} for path in rule.exact)],
-            "timeout": rule.timeout,
+            "match": [{"uri": {"prefix": f"{API}/"}}],
+            "timeout": timeout,
             "route": [
                 {"destination": {"host": name, "port": {"number": SERVICE_PORT}}, "weight": weight}
-                for name, weight in rule.shares.items()
+                for name, weight in shares.items()
             ],
         }
         named = f"{parent.get('namespace', namespace)}/{parent['name']}"

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from rollouts.kube.model import Resource
-from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter
+from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter, canary_service, stable_service
 from rollouts.manifests.patches import PatchSpec
 from rollouts.manifests.pod_spec import (
     CPU,
@@ -78,8 +78,7 @@ class ClusterRegionSpec(SpecModel):
     @property
     def arms(self) -> Mapping[str, str]:
         """The addresses of single arms, by their keys, whatever the weights."""
-        found = {key: getattr(self, key, None) for key in ("stable_url", "canary_url")}
-        return {key: url for key, url in found.items() if url}
+        raise NotImplementedError
 
 
 class FleetValidationContext(Value):
@@ -123,6 +122,10 @@ class ClusterFleetSpec(SpecModel):
         """The kind of object that splits users."""
         return ROUTERS[self.traffic].resource
 
+    def arm_services(self, delivery: str) -> Mapping[str, str]:
+        """The Services behind which each arm answers, by what addresses of its own would be called; or none."""
+        raise NotImplementedError
+
     @property
     def runs_images(self) -> bool:
         """Whether a version is started by its image; else somebody else starts it."""
@@ -156,13 +159,30 @@ class ClusterFleetSpec(SpecModel):
                 yield SpecConflict(("regions",), f"no {region}", "every region of every wave")
 
 
-class RegionSpec(ClusterRegionSpec):
+class RolloutRegion(ClusterRegionSpec):
+    """One region of a Rollout."""
+
+    stable_url: Url | None = None
+    """Where the stable answers, whatever the weights; for stages that ask engines, which ask the Services through the
+    API server where this is absent."""
+    canary_url: Url | None = None
+    """Where the canary answers, whatever the weights."""
+
+    @property
+    def arms(self) -> Mapping[str, str]:
+        found = {"stable_url": self.stable_url, "canary_url": self.canary_url}
+        return {key: url for key, url in found.items() if url}
+
+    def contradictions(self) -> Iterator[SpecConflict]:
+        """An arm without an address of its own."""
+        if self.arms and len(set(self.arms.values())) < 2:
+            expected = "stable_url and canary_url, each an address at which one of the two answers; or neither"
+            yield SpecConflict(("canary_url",), str(self.canary_url or "nothing"), expected)
+
+
+class RegionSpec(RolloutRegion):
     """One region of Rollouts that tidegate renders."""
 
-    stable_url: Url
-    """Where the stable answers, whatever the weights."""
-    canary_url: Url
-    """Where the canary answers, whatever the weights."""
     replicas: int | None = Field(default=None, ge=1)
     """Engines of this region; as `fleet.replicas` when absent."""
 
@@ -172,20 +192,6 @@ PROXIES_IN = ("envoy-gateway-system", "istio-system")
 
 A policy that names a namespace that is not there lets nobody in by it.
 """
-
-
-INSIDE = "one that users do not reach, such as `direct: {listener: inside}` or `direct: {name: GATEWAY}`"
-
-
-class InsideSpec(SpecModel):
-    """Where those ask who may ask one arm alone: tidegate, and nobody outside your own network."""
-
-    name: ObjectName | None = None
-    """Another gateway; that of users when absent."""
-    namespace: ObjectName | None = None
-    """Of that other gateway; that of users' gateway when absent."""
-    listener: ObjectName | None = None
-    """Its `sectionName`; needed where the gateway is that of users. Istio has none."""
 
 
 class GatewaySpec(SpecModel):
@@ -202,17 +208,6 @@ class GatewaySpec(SpecModel):
     """Names under which users ask for this model, besides that of their region's `entry`."""
     timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
     """For a whole answer. Gateways cut a stream after 15 s or so when nobody says more."""
-    direct: InsideSpec | None = None
-    """A gateway or listener that users do not reach, at which the hosts of each region's `stable_url` and `canary_url`
-    lead to that arm, past all weights; no such routes when absent."""
-
-    def contradictions(self) -> Iterator[SpecConflict]:
-        """Routes past all weights where users are."""
-        inside = self.direct
-        if inside is None or inside.name not in {None, self.name} or inside.namespace not in {None, self.namespace}:
-            return
-        if inside.listener is None or inside.listener == self.listener:
-            yield SpecConflict(("direct",), "the gateway that users reach", INSIDE)
 
 
 class NetworkSpec(SpecModel):
@@ -272,6 +267,9 @@ class ArgoFleetSpec(ClusterFleetSpec):
     def engine_starts_within(self) -> timedelta:
         return self.pod.start_within
 
+    def arm_services(self, delivery: str) -> Mapping[str, str]:
+        return {"stable_url": stable_service(delivery), "canary_url": canary_service(delivery)}
+
     def replicas_in(self, region: str) -> int:
         """Engines of `region`, before any autoscaling."""
         return self.regions[region].replicas or self.replicas
@@ -310,12 +308,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
     def _conflicts_of_regions(self) -> Iterator[SpecConflict]:
         yield from self.one_cluster_twice("the same namespace has its Rollout already")
         for name, region in self.regions.items():
-            if region.stable_url == region.canary_url:
-                where = ("regions", name, "canary_url")
-                yield SpecConflict(where, "the stable's address", "an address at which the canary alone answers")
-            for key, url in region.arms.items():
-                if self.gateway.direct and not host_in(url):
-                    yield SpecConflict(("regions", name, key), url, "a host that the gateway can tell by its name")
             if not self.gateway.hosts and not host_in(region.entry):
                 expected = "an address with a name, or gateway.hosts"
                 yield SpecConflict(("regions", name, "entry"), region.entry, expected)

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 
 from rollouts.manifests.conventions import TrafficRouter
 from rollouts.manifests.pod_spec import ObjectName
-from rollouts.manifests.spec import ClusterFleetSpec, ClusterRegionSpec, FleetValidationContext
+from rollouts.manifests.spec import ClusterFleetSpec, ClusterRegionSpec, FleetValidationContext, RolloutRegion
 from rollouts.model import Engine
 from tidegate.core.access import Url
 from tidegate.core.metrics import VERSION_PLACE, ArmLabels, MetricSource, PresetName
@@ -89,16 +89,6 @@ class RolloutReference(SpecModel):
         return self.stable_service, self.canary_service
 
 
-class ReferencedRegion(ClusterRegionSpec):
-    """One region where somebody else applies the Rollout."""
-
-    stable_url: Url | None = None
-    """Where the stable answers, whatever the weights; for stages that ask engines, which ask the Services through the
-    API server where this is absent."""
-    canary_url: Url | None = None
-    """Where the canary answers, whatever the weights."""
-
-
 class TheirsFleetSpec(ClusterFleetSpec):
     """A fleet whose objects somebody else applies."""
 
@@ -120,11 +110,6 @@ class TheirsFleetSpec(ClusterFleetSpec):
         """Of series in Prometheus: it tells engines of the two arms apart."""
         raise NotImplementedError
 
-    @property
-    def arm_services(self) -> Mapping[str, str]:
-        """The Services behind which each arm answers, by what addresses of its own would be called; or none."""
-        raise NotImplementedError
-
     @staticmethod
     def one_image_twice(where: Loc, texts: Iterable[str], context: FleetValidationContext) -> Iterator[SpecConflict]:
         """Nothing that is set tells two versions apart."""
@@ -144,25 +129,18 @@ class ReferencedFleetSpec(TheirsFleetSpec):
 
     kind: Literal["argo"]
     rollout: RolloutReference
-    regions: Mapping[ObjectName, ReferencedRegion] = Field(min_length=1)
+    regions: Mapping[ObjectName, RolloutRegion] = Field(min_length=1)
 
     @property
     def arm_label(self) -> str:
         return POD_HASH
 
-    @property
-    def arm_services(self) -> Mapping[str, str]:
+    def arm_services(self, delivery: str) -> Mapping[str, str]:  # noqa: ARG002  # Services have names of their own
         return dict(zip(("stable_url", "canary_url"), self.rollout.services, strict=True))
 
     def contradictions(self) -> Iterator[SpecConflict]:
-        """Two regions in one cluster, an arm without an address of its own."""
+        """Two regions in one cluster."""
         yield from self.one_cluster_twice("this is the same Rollout")
-        for name, region in self.regions.items():
-            if bool(region.stable_url) != bool(region.canary_url) or (
-                region.stable_url and region.stable_url == region.canary_url
-            ):
-                expected = "stable_url and canary_url, each an address at which one of the two answers; or neither"
-                yield SpecConflict(("regions", name, "canary_url"), str(region.canary_url or "nothing"), expected)
 
     def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
         yield from super().conflicts_with(context)
@@ -256,8 +234,7 @@ class RouteFleetSpec(RouteReference, TheirsFleetSpec):
     def arm_label(self) -> str:
         return self.label
 
-    @property
-    def arm_services(self) -> Mapping[str, str]:
+    def arm_services(self, delivery: str) -> Mapping[str, str]:  # noqa: ARG002  # Services have names of their own
         services = {name: each.backend for name, each in self.peers.items() if each.kind is BackendKind.SERVICE}
         return services if len(services) == len(self.peers) else {}
 
@@ -296,6 +273,6 @@ class RouteFleetSpec(RouteReference, TheirsFleetSpec):
                 expected = "no stage `shadow`, or Services: a copy goes past an endpoint picker"
                 yield SpecConflict(("peers", name, "kind"), "an InferencePool, and copies of requests", expected)
         for name, region in self.regions.items():
-            if context.asks_engines and not region.urls and not self.arm_services:
+            if context.asks_engines and not region.urls and not self.arm_services(context.name):
                 expected = f"an address of each peer: {', '.join(context.asks_engines)} ask one arm alone"
                 yield SpecConflict(("regions", name, "urls"), "none", expected)

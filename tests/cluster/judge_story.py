@@ -21,9 +21,9 @@ from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.others import kubectl
 from cluster.quickstart import merged
-from cluster.quickstart_story import NAME, ROOT, their_rollout
+from cluster.quickstart_story import NAME, ROOT, their_rollout, unharmed
 from cluster.stories import BACK_SECONDS, Told
-from cluster.their_rollout import PODS_OF_THEIRS, TheirRollout, watched
+from cluster.their_rollout import TheirRollout
 from cluster.users import told
 from e2e.machine import until
 from fakes.argo.web_metric import AnalysisRun
@@ -146,7 +146,7 @@ def judged(bed: Bed) -> Told:
         model = DeliveredModel(regions, NAME, [[region]])
         with their_rollout(regions, region, model, kind=TheirJudgedRollout) as theirs:
             judge = Judged(regions, region)
-            with watched(regions, region, NAME) as reached, model.users(rate=20):
+            with unharmed(regions, region, model, rate=20):
                 theirs.apply("2")
                 arms = judge.until_canary()
                 wrong = judge.run(PASS, nobody := {**arms, "stable": "nobody"})
@@ -177,14 +177,11 @@ def judged(bed: Bed) -> Told:
                 until("users are back", lambda: judge.rollout()["status"].get("phase") == "Degraded")
                 seconds = max((one.started for one in model.asked() if one.version == "3"), default=verdict) - verdict
                 assert seconds <= BACK_SECONDS, seconds
-            asked = model.asked()
-            assert not any(each.failed for each in asked), told(asked)
-            assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
     sentence = json.loads(late.values[-1])["sentence"]
     note = (
         f"passed at look {len(step.values)}, failed at look {len(late.values)}: {sentence}; last user {seconds:+.2f} s"
     )
-    return Told(ending="passed, failed", users=told(asked), note=note)
+    return Told(ending="passed, failed", users=told(model.asked()), note=note)
 
 
 ALONE = {"judged": judged}

@@ -6,7 +6,9 @@ import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import yaml
 from cluster.bed import GATEWAY, Bed
 from e2e.machine import until
 from fakes.clusters.region import PODS_OF_OTHERS, a_release
@@ -92,6 +94,17 @@ def kubectl(bed: Bed, region: str, *words: str, given: str = "") -> str:
     done = subprocess.run(["kubectl", *where, *words], input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def kubeconfig_of(bed: Bed, region: str, account: str, file: Path) -> str:
+    """A kubeconfig like the bed's, in which everybody is that service account; its path."""
+    token = kubectl(bed, region, "create", "token", account, "--duration=2h").strip()
+    given = yaml.safe_load(bed.kubeconfig_text())
+    for each in given["users"]:
+        each["user"] = {"token": token}
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(given), encoding="utf-8")
+    return str(file)
 
 
 def _pause_image(nodes: Sequence[Json]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
+from cluster.endpoints import Endpoints
 from cluster.engine.image import push_server
 from cluster.others import kubectl
 from cluster.quickstart import Reader, steps_of
@@ -84,6 +85,16 @@ def their_rollout(
         theirs.uninstall()
 
 
+@contextmanager
+def unharmed(bed: Bed, region: str, model: DeliveredModel, **pace: float) -> Iterator[Endpoints]:
+    """Users ask while the block lasts; none of their requests fails, and they never reach fewer pods."""
+    with watched(bed, region, NAME) as reached, model.users(**pace):
+        yield reached
+    asked = model.asked()
+    assert not any(each.failed for each in asked), told(asked)
+    assert reached.fewest and reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest}"
+
+
 def quickstart(bed: Bed) -> Told:
     """All of the page: one version delivered, a late one rolled back; no request fails."""
     region = next(iter(bed.around.clusters))
@@ -91,14 +102,11 @@ def quickstart(bed: Bed) -> Told:
     model.spec.unlink()
     reader = Reader(model.folder, {**places(bed, region), "/mnt/models": str(model.folder / "claim")}, bed.environment)
     with their_rollout(bed, region, model) as theirs:
-        with watched(bed, region, NAME) as reached, model.users():
+        with unharmed(bed, region, model) as reached:
             reader.follow(tuple(steps_of(PAGE.read_text(encoding="utf-8"))))
-        asked = model.asked()
-        assert not any(each.failed for each in asked), told(asked)
-        assert reached.fewest == PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
         note = f"never fewer than {reached.fewest} endpoints in {reached.looks} looks"
         assert set(theirs.template()["metadata"]) <= {"labels", "creationTimestamp"}, "nothing is added"
-    return Told(ending="rolled-back, exit 1", users=told(asked), note=note)
+    return Told(ending="rolled-back, exit 1", users=told(model.asked()), note=note)
 
 
 ALONE = {"quickstart": quickstart}

@@ -10,16 +10,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
-from cluster.others import kubectl
+from cluster.others import kubeconfig_of, kubectl
 from cluster.pool_gateway import DEFINITION, GATEWAY, pool_gateway
-from cluster.quickstart_story import NAME, their_rollout
-from cluster.stories import BACK_SECONDS, UNGATED, Told
-from cluster.their_rollout import PODS_OF_THEIRS, TheirBackends, TheirPools, watched
+from cluster.quickstart_story import NAME, their_rollout, unharmed
+from cluster.stories import BACK_SECONDS, UNGATED, Told, delivers
+from cluster.their_rollout import TheirBackends, TheirPools
 from cluster.users import told
 from cluster.worker_sets import ENGINE, TheirSets, groups_made
 from e2e.machine import Command, until
@@ -87,7 +86,7 @@ def referenced(bed: Bed, workload: str = "") -> Told:
             registered(model, 1, "champion")
             registered(model, 2, "challenger")
             model.bed = with_the_role_alone(regions, model, region)
-            with watched(regions, region, NAME) as reached, model.users():
+            with unharmed(regions, region, model) as reached:
                 killed_and_resumed(model, region)
                 seconds = without_a_controller(model, region)
                 # Of all at once the delivery would tell of the route, where it looks between the two writes.
@@ -95,25 +94,16 @@ def referenced(bed: Bed, workload: str = "") -> Told:
                     model, region, lambda: theirs.apply("2", "Rollout", "Deployment"), "asks for version 2 again"
                 )
                 assert "--model=/models/support-llm/2" in theirs.template()["spec"]["containers"][0]["args"]
-            asked = model.asked()
-            assert not any(each.failed for each in asked), told(asked)
-            assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
     note = f"last user {seconds:+.2f} s from the command; never fewer than {reached.fewest} endpoints"
-    return Told(ending="delivered, rolled-back, interrupted", users=told(asked), note=note)
+    return Told(ending="delivered, rolled-back, interrupted", users=told(model.asked()), note=note)
 
 
 def with_the_role_alone(bed: Bed, model: DeliveredModel, region: str) -> Bed:
     """The same for commands that have the token of the service account whose Role `rollout render` prints."""
     rendered = model.start("rollout", "render", "delivery.yaml").finish().out
     kubectl(bed, region, "apply", "-f", "-", given=rendered)
-    token = kubectl(bed, region, "create", "token", driver(NAME), "--duration=2h").strip()
-    given = yaml.safe_load(Path(bed.kubeconfig).read_text(encoding="utf-8"))
-    given["users"] = [{"name": "role", "user": {"token": token}}]
-    for each in given["contexts"]:
-        each["context"]["user"] = "role"
     limited = copy.copy(bed)
-    limited.kubeconfig = str(model.folder / "role.yaml")
-    Path(limited.kubeconfig).write_text(yaml.safe_dump(given), encoding="utf-8")
+    limited.kubeconfig = kubeconfig_of(bed, region, driver(NAME), model.folder / "role.yaml")
     return limited
 
 
@@ -186,20 +176,16 @@ def routed(bed: Bed, *, sets: bool = False) -> Told:
             registered(model, 1, "champion")
             registered(model, 2, "challenger")
             model.bed = with_the_role_alone(regions, model, region)
-            with watched(regions, region, NAME) as reached, model.users():
+            with unharmed(regions, region, model) as reached:
                 killed_and_resumed(model, region)
                 registered(model, 3, "challenger")
-                done = model.deliver("--output", "json").finish()
-                assert (done.code, model.delivery().outcome) == (1, "rolled-back"), f"{done.out}\n{done.err}"
+                delivers(model, 1, "rolled-back")
                 begun, running = model.now(), model.deliver()
                 until("users meet it", lambda: any(one.version == "3" for one in model.asked() if one.started > begun))
                 seconds = rolled_back(model, running)
                 written_back(model, region, lambda: theirs.apply("1", "HTTPRoute"), "wrote the backends of HTTPRoute")
-            asked = model.asked()
-            assert not any(each.failed for each in asked), told(asked)
-            assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
     note = f"last user {seconds:+.2f} s from the command; never fewer than {reached.fewest} endpoints"
-    return Told(ending="delivered, rolled-back twice, interrupted", users=told(asked), note=note)
+    return Told(ending="delivered, rolled-back twice, interrupted", users=told(model.asked()), note=note)
 
 
 def pooled(bed: Bed) -> Told:
@@ -223,16 +209,12 @@ def pooled(bed: Bed) -> Told:
             model.bed = with_the_role_alone(regions, model, region)
             with pool_gateway(regions, region, NAME, pools, regions.folder / "envoy") as entry:
                 model.bed.entries = {region: entry}
-                with watched(regions, region, NAME) as reached, model.users():
+                with unharmed(regions, region, model) as reached:
                     killed_and_resumed(model, region)
                     registered(model, 3, "challenger")
-                    done = model.deliver("--output", "json").finish()
-                    assert (done.code, model.delivery().outcome) == (1, "rolled-back"), f"{done.out}\n{done.err}"
-                asked = model.asked()
-                assert not any(each.failed for each in asked), told(asked)
-                assert reached.fewest >= PODS_OF_THEIRS, f"fewest endpoints {reached.fewest} in {reached.looks} looks"
+                    delivers(model, 1, "rolled-back")
     note = f"refused by plan before; never fewer than {reached.fewest} endpoints"
-    return Told(ending="delivered, rolled-back", users=told(asked), note=note)
+    return Told(ending="delivered, rolled-back", users=told(model.asked()), note=note)
 
 
 ALONE = {

@@ -46,7 +46,7 @@ def healthy(bed: Bed) -> Told:
     model, first = model_served(bed, "healthy", waves=[[each] for each in bed.around.clusters])
     with model.users():
         second = model.version()
-        done = _delivers(model, 0, "delivered")
+        done = delivers(model, 0, "delivered")
         model.exactly(second, previous=first)
         one, other = model.regions
         promoted = next(event.at for event in model.events("done") if event.step == f"promote@{one}").timestamp()
@@ -91,12 +91,12 @@ def aborted(bed: Bed) -> Told:
     (region,) = model.regions
     with model.users():
         second = model.version()
-        _delivers(model, 0, "delivered")
+        delivers(model, 0, "delivered")
         warm = {pod for pod, version in model.pods(region).items() if version == first}
         assert warm, "nothing is warm after a promotion"
         for _ in range(3):
             model.version(wrong=1.0)
-            done = _delivers(model, 1, "rolled-back")
+            done = delivers(model, 1, "rolled-back")
             model.exactly(second, previous=first)
         back = model.start("rollback", "delivery.yaml", "--to", "previous", "--yes").finish()
         assert back.code == 0, back.err
@@ -294,7 +294,8 @@ def model_served(
     return model, first
 
 
-def _delivers(model: DeliveredModel, code: int, outcome: str) -> Finished:
+def delivers(model: DeliveredModel, code: int, outcome: str) -> Finished:
+    """How `tidegate deliver` ended: as it should."""
     done = model.deliver("--output", "json").finish()
     assert (done.code, model.delivery().outcome) == (code, outcome), f"{done.out}\n{done.err}"
     return done
@@ -313,7 +314,7 @@ def _taken_back(
     model, first = model_served(bed, name, stages=stages)
     with model.users():
         bad = model.version(**ways)
-        done = _delivers(model, *ends)
+        done = delivers(model, *ends)
         assert reason in (model.delivery().reason or ""), model.delivery().reason
         seconds = late(model, bad)
         model.exactly(first)

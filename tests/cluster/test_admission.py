@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
+from cluster.others import kubeconfig_of
 from cluster.stories import UNGATED
 from e2e.machine import Command, until
 from fakes.clusters.admission import OBJECTS_OUTSIDE, PODS_OUTSIDE, ROLLOUTS_OUTSIDE, Change
@@ -25,7 +25,7 @@ from registry.conventions import ENGINE_IMAGE
 from rollouts.errors import Forbidden, Invalid
 from rollouts.kube.client import KubeClient, connect
 from rollouts.kube.model import Request
-from rollouts.kube.resources import ADMISSION_POLICIES, PODS, ROLES, ROLLOUTS, SERVICE_ACCOUNTS, resource_of
+from rollouts.kube.resources import ADMISSION_POLICIES, PODS, ROLES, ROLLOUTS, resource_of
 from rollouts.manifests.conventions import driver
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
@@ -33,9 +33,6 @@ from tidegate.core.clock import SystemClock
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY
 from tidegate.core.spec import load_spec
-
-SECONDS = 3600
-"""Of a token."""
 
 
 class HeldModel(DeliveredModel):
@@ -54,7 +51,7 @@ class HeldModel(DeliveredModel):
         self.trust = self.folder / "operator.yaml"
         self.trust.write_text(yaml.safe_dump(trust), encoding="utf-8")
         self.serve(self.first)
-        self.kubeconfig = self._of_the_driver()
+        self.kubeconfig = kubeconfig_of(bed, self.home, driver(self.name), self.folder / "driver.yaml")
         other = ROLLOUTS_OUTSIDE["another name"][0]
         until("the policies are heeded", lambda: "denied request" in self.refused(self.live(), other))
 
@@ -94,7 +91,7 @@ class HeldModel(DeliveredModel):
 
     def start(self, *arguments: str) -> Command:
         """As the driver."""
-        own = {"KUBECONFIG": str(self.kubeconfig), "TIDEGATE_STATE": str(self.folder / "state")}
+        own = {"KUBECONFIG": self.kubeconfig, "TIDEGATE_STATE": str(self.folder / "state")}
         own["TIDEGATE_TRUST"] = str(self.trust)
         return Command.typed(arguments, self.folder, {**self.bed.environment, **own})
 
@@ -120,29 +117,7 @@ class HeldModel(DeliveredModel):
     def client(self) -> KubeClient:
         """The driver's."""
         context = self.bed.around.clusters[self.home].context
-        return connect(context, clock=SystemClock(), namespace=self.bed.namespace, kubeconfig=str(self.kubeconfig))
-
-    def _of_the_driver(self) -> Path:
-        """A kubeconfig like the bed's, in which everybody is the driver."""
-        asked = Request(
-            method="POST",
-            resource=SERVICE_ACCOUNTS,
-            name=driver(self.name),
-            subresource="token",
-            body={
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": SECONDS},
-            },
-        )
-        token = self.bed.ask(self.home, lambda client: client.send(asked))["status"]["token"]
-        config = yaml.safe_load(self.bed.kubeconfig_text())
-        for each in config["users"]:
-            each["user"] = {"token": token}
-        path = self.folder / "driver.yaml"
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        return path
+        return connect(context, clock=SystemClock(), namespace=self.bed.namespace, kubeconfig=self.kubeconfig)
 
 
 def _bare(found: Json) -> Json:

@@ -15,7 +15,7 @@ from typing import Any
 from cluster.bed import Bed
 from cluster.delivered_model import GATES, DeliveredModel
 from cluster.engine.server import own_words
-from cluster.stories import Told, late, told_of
+from cluster.stories import Told, delivers, late, told_of
 from e2e.machine import until
 from fakes.services.chat_servers import OpenAIServer, openai_server
 
@@ -55,15 +55,13 @@ def forgetful(bed: Bed, name: str, stage: Mapping[str, Any]) -> Told:
         model.serve(first)
         with model.users(prompts=USERS_ASK):
             bad = model.version(own_words=True, forgets="lost")
-            done = model.deliver("--output", "json").finish()
-            assert (done.code, model.delivery().outcome) == (1, "rolled-back"), f"{done.out}\n{done.err}"
+            delivers(model, 1, "rolled-back")
             assert "gate judge: canary scores" in (model.delivery().reason or ""), model.delivery().reason
             seconds = late(model, bad)
             _nothing_is_left(model)
             model.exactly(first)
             good = model.version(own_words=True)
-            done = model.deliver("--output", "json").finish()
-            assert (done.code, model.delivery().outcome) == (0, "delivered"), f"{done.out}\n{done.err}"
+            done = delivers(model, 0, "delivered")
             model.exactly(good, previous=first)
             _nothing_is_left(model)
         asked = str(judge.bodies)

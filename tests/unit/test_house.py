@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 9_220,
-    "gates": 11_097,
-    "pipelines": 17_012,
+    "engine_images": 9_102,
+    "gates": 10_925,
+    "pipelines": 16_850,
     "registry": 3_187,
-    "rollouts": 13_738,
+    "rollouts": 13_677,
     "slo": 3_381,
-    "tidegate": 9_276,
-    "tests": 66_280,
+    "tidegate": 9_234,
+    "tests": 64_094,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

@@ -27,7 +27,7 @@ from rollouts.errors import KubeconfigWrong, Unfit
 from rollouts.manifests.spec import ClusterFleetSpec
 from rollouts.model import ForeignObject
 from tidegate.cli.settings import Output, given, print_data
-from tidegate.cli.views.plan import AnyPlan, forecast_lines, plan_lines, plan_markdown, refusal_markdown
+from tidegate.cli.views.plan import AnyPlan, forecast_lines, plan_comment, plan_lines
 from tidegate.connect import Lies, Reason, preconditions
 from tidegate.core.errors import ExitCode, TidegateError
 from tidegate.core.process import note
@@ -77,7 +77,7 @@ def _no_plan_told(spec_path: Path) -> Iterator[None]:
     except TidegateError as error:
         output = given().output
         if output is Output.MARKDOWN:
-            print(refusal_markdown(str(spec_path), str(error)), end="")
+            print(plan_comment(str(spec_path), f"No plan for {spec_path}", *str(error).splitlines()), end="")
         elif output.is_data and isinstance(error, PlanRefused):
             proposals = [each.model_dump(mode="json") for each in error.proposals]
             print_data({"refused": error.message, "proposals": proposals}, output)
@@ -119,7 +119,7 @@ def _show(
         data |= told
         lines += said
     if given().output is Output.MARKDOWN:
-        print(plan_markdown(plan, str(spec.path), lines), end="")
+        print(plan_comment(str(spec.path), *plan_lines(plan), *lines), end="")
     else:
         given().show(plan.model_dump(mode="json") | data, *plan_lines(plan), *lines)
 

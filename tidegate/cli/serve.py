@@ -32,10 +32,6 @@ def serve(
     start: Annotated[
         Literal["process", "workflow"], Option(help="Run `deliver` on this machine, or submit a workflow.")
     ] = "process",
-    queue: Annotated[
-        Literal["newest", "wait"],
-        Option(help="Versions that arrive during a delivery: deliver only the newest, or each in turn."),
-    ] = "newest",
     every: Annotated[
         Duration, Option(parser=duration, help="Polling interval of the registry; webhooks only shorten the wait.")
     ] = Duration(seconds=30),
@@ -54,12 +50,11 @@ def serve(
       tidegate serve delivery.yaml
       tidegate serve delivery.yaml --address 0.0.0.0:8093 --register https://tidegate.example.com/webhooks/mlflow
       tidegate serve delivery.yaml --address 0.0.0.0:8093 --token serve.token --tls-cert c.pem --tls-key k.pem
-      tidegate serve delivery.yaml --start workflow --queue wait
+      tidegate serve delivery.yaml --start workflow
     """
     from pipelines.adapters.specs import read_delivery
     from pipelines.adapters.trigger_server import serve_triggers
     from pipelines.adapters.web_server import ListenOptions, listening
-    from pipelines.requests import QueuePolicy
     from pipelines.state import StateFolder
     from pipelines.triggers.webhooks import SECRET, secrets_of
 
@@ -79,7 +74,6 @@ def serve(
             tracking_uri=given().tracking_uri,
             context=given().context,
             workflows=start == "workflow",
-            policy=QueuePolicy(queue),
             every=every,
             secrets=secrets,
             register=register,

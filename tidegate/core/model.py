@@ -135,6 +135,6 @@ def below(where: Loc, found: Iterable[SpecConflict]) -> Iterator[SpecConflict]:
 def _within(value: object, where: Loc) -> Iterator[SpecConflict]:
     if isinstance(value, SpecModel):
         yield from below(where, value.all_contradictions())
-    elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            yield from _within(item, (*where, index))
+    elif isinstance(value, tuple | Mapping):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _within(item, (*where, key))

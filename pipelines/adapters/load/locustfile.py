@@ -11,9 +11,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Mapping
 from itertools import cycle
-from types import MappingProxyType
 from typing import Any
 
 import gevent
@@ -25,7 +23,7 @@ from gates.evidence.request_record import Failure, RequestRecord
 from pipelines.adapters.load.stream import HEADERS, PATH, StreamMeter, streamed_chat
 from pipelines.load import LoadPlan, LoadRequest, shuffled
 from tidegate.core.files import lock_open_file
-from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
+from tidegate.core.names import ROLE_HEADER, VERSION_HEADER
 from tidegate.core.text import lines_of
 
 PLAN = LoadPlan.model_validate_json(os.environ["TIDEGATE_LOAD_PLAN"])
@@ -51,8 +49,6 @@ class Asker(FastHttpUser):
         self.host = self.order.url
         super().__init__(environment)
         self.dice = random.Random(f"{self.order.seed} {self.order.region}")
-        # Dice of its own: who asks once more changes no arrivals.
-        self.other_dice = random.Random(f"other {self.order.seed} {self.order.region}")
         self.begun, self.next_at, self.under_way = time.perf_counter(), 0.0, Group()
 
     @property
@@ -84,20 +80,12 @@ class Asker(FastHttpUser):
         self.under_way.join()
 
     def _ask(self) -> bool:
-        """Ask, and perhaps once more what an answer was not wanted of; whether there was a whole answer."""
-        request = next(REQUESTS[self.order.region])
-        version = self._request(request)
-        if version and self.other_dice.random() < self.order.regenerate:
-            self._request(request, {REGENERATES_HEADER: version})
-        return version is not None
-
-    def _request(self, request: LoadRequest, headers: Mapping[str, str] = MappingProxyType({})) -> str | None:
-        """Ask once, and write it down; the version that answered in full, None when none did."""
-        order, meter = self.order, StreamMeter()
+        """Ask once, and write it down; whether there was a whole answer."""
+        order, meter, request = self.order, StreamMeter(), next(REQUESTS[self.order.region])
         body = streamed_chat(order.model, request.prompt, max_tokens=request.max_tokens)
         started, begin = time.time(), time.perf_counter()
         with self.client.post(
-            PATH, json=body, headers={**HEADERS, **headers}, name=order.region, stream=True, catch_response=True
+            PATH, json=body, headers=HEADERS, name=order.region, stream=True, catch_response=True
         ) as answer:
             error = _follow(answer, meter, begin)
             answer.failure(error) if error else answer.success()
@@ -117,7 +105,7 @@ class Asker(FastHttpUser):
             output_tokens=meter.output_tokens,
         )
         RECORDS.write(record.model_dump_json().encode() + b"\n")
-        return record.version if record.ok else None
+        return record.ok
 
 
 class Block(LoadTestShape):

@@ -146,21 +146,15 @@ def start_load(
     model: str,
     max_tokens: int,
     records: Path,
-    regenerate: float = 0,
 ) -> LoadProcess:
     """Let users of every region in `entries` (region to address) ask `rate` times a second each.
-
-    `regenerate` is the share of answers after which a user asks the same once more.
 
     Call it from the main thread: the load dies with the thread that started it.
 
     Raises:
         NotInstalled: without Locust.
     """
-    orders = [
-        LoadOrder(url=url, model=model, region=region, rate=rate, regenerate=regenerate, seed=0)
-        for region, url in entries.items()
-    ]
+    orders = [LoadOrder(url=url, model=model, region=region, rate=rate, seed=0) for region, url in entries.items()]
     requests, processes = plain_requests(prompts, max_tokens), max(ceil(rate * len(orders) / RATE_OF_A_PROCESS), 1)
     plans = _plans(orders, requests, records, processes=processes)
     return LoadProcess(plans, grace_seconds=GRACE_SECONDS)

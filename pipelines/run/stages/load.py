@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
 
 from gates.evidence.batch import ArmLoad, Batch, LoadBlock
 from gates.evidence.request_record import RequestRecord
@@ -32,7 +30,7 @@ async def load(context: Context, step: PlanStep) -> None:
 
     Raises:
         Stopped: a gate fails, or the time is over without a verdict, or the canary is gone.
-        NotPossible: an arm has no address of its own, or this fleet cannot start a copy of the champion.
+        NotPossible: an arm has no address of its own.
     """
     settings = context.spec.load
     assert settings is not None, f"{step.id} without a load stage"
@@ -41,10 +39,8 @@ async def load(context: Context, step: PlanStep) -> None:
     terms = terms_of(context.spec, settings, step.region or "")
     trial = context.trials.open(name, terms, step.id)
     requests = await call_in_thread(load_requests, context.spec, settings, context.folder)
-    async with AsyncExitStack() as stack:
-        arms = await stack.enter_async_context(_arms(context, step, settings))
-        blocks = LoadBlocks(context, step, settings, arms, requests)
-        sender = await stack.enter_async_context(meanwhile(blocks.run()))
+    blocks = LoadBlocks(context, step, settings, await _arms(context, step), requests)
+    async with meanwhile(blocks.run()) as sender:
 
         async def ask(final: bool) -> Sequence[Verdict]:
             if sender.done():
@@ -62,26 +58,15 @@ async def load(context: Context, step: PlanStep) -> None:
                 _report(context, step, blocks.result())
 
 
-@asynccontextmanager
-async def _arms(context: Context, step: PlanStep, settings: LoadStage) -> AsyncIterator[Mapping[str, EngineSet]]:
-    """Stable and canary: with a copy of the champion as stable, unless the spec puts the load on users' own."""
+async def _arms(context: Context, step: PlanStep) -> Mapping[str, EngineSet]:
+    """Stable and canary, each at its own address."""
     stable, canary = both_arms(await context.fleet(step).observe())
-    if settings.arms == "serving":
-        for arm in (stable, canary):
-            if not arm.url:
-                hint = "a load stage needs the address of each arm; leave it out of `stages`"
-                raise NotPossible(f"{step.region}: the {arm.role} has no address of its own", hint=hint)
-        words = f"load on the stable of {step.region}, which serves its users meanwhile"
-        context.journal.note(step.id, words)
-        yield {"stable": stable, "canary": canary}
-        return
-    if context.scratch is None:
-        hint = "`arms: serving` puts the load on the stable that serves users; or leave the stage out"
-        raise NotPossible(f"{step.region}: this fleet starts no engine that serves nobody", hint=hint)
-    context.journal.note(step.id, "starting a copy of the champion that serves nobody")
-    champion = await context.prepare_champion(step.id)
-    async with context.scratch(step.region or "", champion) as copy:
-        yield {"stable": copy, "canary": canary}
+    for arm in (stable, canary):
+        if not arm.url:
+            hint = "a load stage needs the address of each arm; leave it out of `stages`"
+            raise NotPossible(f"{step.region}: the {arm.role} has no address of its own", hint=hint)
+    context.journal.note(step.id, f"load on the stable of {step.region}, which serves its users meanwhile")
+    return {"stable": stable, "canary": canary}
 
 
 def engine_hours(context: Context) -> tuple[float | None, float | None]:
@@ -175,10 +160,7 @@ class LoadBlocks:
         seed = self._coin.getrandbits(32)
         order = list(self._arms)
         self._coin.shuffle(order)
-        brought = (self._block(role, seconds, seed) for role in order)
-        if self._settings.at_once:
-            return dict(zip(order, await asyncio.gather(*brought), strict=True))
-        return {role: await each for role, each in zip(order, brought, strict=True)}
+        return {role: await self._block(role, seconds, seed) for role in order}
 
     async def _block(self, role: str, seconds: float, seed: int) -> Sequence[RequestRecord]:
         engines = self._arms[role]

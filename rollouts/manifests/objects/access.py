@@ -87,6 +87,8 @@ get,list rollouts,replicasets,pods
 list events
 """
 """Besides, of a Rollout that is rendered, with what a doctor reads."""
+ASKED = "get,create services/proxy"
+"""Of one arm, through the API server."""
 SAMPLED = """
 delete configmaps {samples}
 create pods/proxy
@@ -125,18 +127,17 @@ def route_rights(delivery: str, theirs: RouteReference) -> Rights:
 
 def asking_rights(services: Iterable[str]) -> Rights:
     """To ask these Services through the API server; a Role's names would need their ports, so it is for any Service."""
-    return _rights(f"get services {named}\nget,create services/proxy") if (named := " ".join(services)) else ()
+    return _rights(f"get services {named}\n{ASKED}") if (named := " ".join(services)) else ()
 
 
 def rights(site: Site) -> Rights:
     """In the namespace of a Rollout that is rendered: to move it, to apply its objects, to read what a doctor reads."""
     fleet, name, samples, guarded = site.fleet, site.name, samples_request(site.name), guard(site.name)
-    direct = f"{stable_service(name)} {canary_service(name)}"
     # What a delivery says again and again, by its kind and names; none where the names come from outside.
     applied = {
         "rollouts": name,
-        "services": direct,
-        fleet.route_kind.plural: f"{name} {direct}" if fleet.gateway.direct else name,
+        "services": f"{stable_service(name)} {canary_service(name)}",
+        fleet.route_kind.plural: name,
         "analysistemplates": "",
         "podmonitors": "",
         **({"poddisruptionbudgets": name} if fleet.unavailable else {}),
@@ -149,6 +150,7 @@ def rights(site: Site) -> Rights:
         *_rights("\n".join(f"create {kind}\nget,patch {kind} {names}" for kind, names in applied.items())),
         *_rights(LOOKED_AT, name=name),
         *(_rights(f"get deployments {guarded}") if site.release.guard else ()),
+        *(_rights(ASKED) if site.release.asked else ()),
         *(_rights(SAMPLED, samples=samples) if site.release.samples else ()),
     )
 

@@ -1,7 +1,7 @@
 """How requests reach engines: two Services, an HTTPRoute or Istio's VirtualService, and who may talk to engines at all.
 
 Users reach vLLM's API below `/v1` and nothing else of an engine: neither its metrics and status, nor the routes that
-end requests or change how it runs. Those who may ask one arm alone do so at a gateway or listener of their own.
+end requests or change how it runs.
 
 The weights are where a trial begins; from then on they are Argo Rollouts' to set. Mirroring is no part of these
 objects: the one who mirrors adds it to the rule called `USERS`, and `ownership` keeps it when they are applied again.
@@ -9,52 +9,32 @@ objects: the one who mirrors adds it to the rule called `USERS`, and `ownership`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from rollouts.kube.model import NAME_OF_NAMESPACE
 from rollouts.kube.resources import NETWORK_POLICIES, SERVICES
 from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, canary_service, stable_service
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.pod_spec import host_in
-from rollouts.manifests.routers import ROUTERS, RouteRule
-from rollouts.manifests.spec import InsideSpec, NetworkSpec
+from rollouts.manifests.routers import ROUTERS
+from rollouts.manifests.spec import NetworkSpec
 from tidegate.core.model import Json
 
-API = "/v1"
-"""Of vLLM: what users ask. As a prefix it means whole parts of a path."""
-TOKENIZE = "/tokenize"
-"""What smoke asks next to it, of one arm alone."""
-Paths = tuple[str, ...]
 
-
-def routes(site: Site) -> Iterator[Json]:
-    """Of users, and of those who ask one arm alone where there is a place for that."""
-    fleet, region = site.fleet, site.fleet.regions[site.release.region]
-    gateway, inside = fleet.gateway, fleet.gateway.direct
-    stable, canary = stable_service(site.name), canary_service(site.name)
+def route(site: Site) -> Json:
+    """Of users."""
+    fleet, gateway = site.fleet, site.fleet.gateway
     # Without that of the region's own address, its users would meet a gateway that knows no such host.
-    own = host_in(region.entry)
+    own = host_in(fleet.regions[site.release.region].entry)
     hosts = tuple(dict.fromkeys((*gateway.hosts, *((own,) if own else ()))))
-    users = InsideSpec(name=gateway.name, namespace=gateway.namespace, listener=gateway.listener)
-    yield _route(site, site.name, users, hosts, {stable: 100, canary: 0})
-    if inside:
-        given = inside.model_dump(exclude_none=True)
-        alone = users.model_copy(update={"listener": None, **given})
-        # Past all weights. They are nobody's to change, so no promotion or abort takes them away.
-        for name, url in {stable: region.stable_url, canary: region.canary_url}.items():
-            yield _route(site, name, alone, (host_in(url),), {name: 100}, more=(TOKENIZE,))
-
-
-def _route(
-    site: Site, name: str, entrance: InsideSpec, hosts: Sequence[str], shares: Mapping[str, int], *, more: Paths = ()
-) -> Json:
-    """`more`: paths besides the API's."""
     # In whole seconds: neither kind reads all of the other's durations.
-    timeout = f"{max(1, round(site.fleet.gateway.timeout.total_seconds()))}s"
-    router, rule = ROUTERS[site.fleet.traffic], RouteRule(path=API, exact=more, timeout=timeout, shares=shares)
-    said = {"name": entrance.name, "namespace": entrance.namespace, "sectionName": entrance.listener}
+    timeout = f"{max(1, round(gateway.timeout.total_seconds()))}s"
+    shares = {stable_service(site.name): 100, canary_service(site.name): 0}
+    said = {"name": gateway.name, "namespace": gateway.namespace, "sectionName": gateway.listener}
     parent = {key: value for key, value in said.items() if value}
-    return manifest(router.resource, name, site, spec=router.rendered(parent, site.namespace, hosts, rule))
+    router = ROUTERS[fleet.traffic]
+    spec = router.rendered(parent, site.namespace, hosts, timeout, shares)
+    return manifest(router.resource, site.name, site, spec=spec)
 
 
 def services(site: Site) -> Iterator[Json]:
@@ -77,8 +57,7 @@ _NOTICE_SERVER, _NOTICE_PORT = "169.254.169.254/32", 80
 def network_policy(site: Site, wanted: NetworkSpec) -> Json:
     """Requests from the gateway's proxies and from Prometheus; out to names, and to what the spec allows."""
     gateway = site.fleet.gateway
-    inside = (gateway.direct.namespace,) if gateway.direct and gateway.direct.namespace else ()
-    sources = dict.fromkeys((gateway.namespace or site.namespace, *inside, *gateway.pods_in, *wanted.ingress_from))
+    sources = dict.fromkeys((gateway.namespace or site.namespace, *gateway.pods_in, *wanted.ingress_from))
     names = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
     egress: list[Json] = [{"to": [_namespace("kube-system")], "ports": names}]
     if site.fleet.nodes.asks_for_notice:

@@ -69,7 +69,7 @@ class ClusterWorld(World):
         }
         self.fleets = {name: region.fleet for name, region in self.regions.items()}  # type: ignore[misc]  # also fleets
         self.chat = FakeChat({url: right for region in REGIONS for url in (stable_url(region), canary_url(region))})
-        self.engines, self.loads, self.scratch = Images(), None, None  # type: ignore[assignment]
+        self.engines, self.loads = Images(), None  # type: ignore[assignment]
         self.folder, self.disk = DEMO, folder / self.ledger.delivery
 
     def stable_versions(self) -> dict[str, str | None]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from gates.evidence.request_record import RequestRecord
 from pipelines.load import LoadOrder, LoadRequest, shuffled
-from rollouts.model import Engine, EngineSet, Role
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
-
-SCRATCH_URL = "http://127.0.0.1:9009"
 
 
 class FakeLoads:
@@ -62,20 +58,3 @@ def _record(order: LoadOrder, request: LoadRequest, started: float, took: float,
         duration_seconds=took,
         output_tokens=request.max_tokens if ok else 0,
     )
-
-
-class FakeScratch:
-    """`ScratchEngines` that are up at once."""
-
-    def __init__(self) -> None:
-        self.started: list[str] = []
-        self.running = 0
-
-    @asynccontextmanager
-    async def start(self, region: str, engine: Engine) -> AsyncIterator[EngineSet]:
-        self.started.append(engine.version)
-        self.running += 1
-        try:
-            yield EngineSet(role=Role.STABLE, version=engine.version, digest=engine.digest, url=SCRATCH_URL, ready=True)
-        finally:
-            self.running -= 1

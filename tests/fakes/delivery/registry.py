@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fakes.delivery.store import MemoryStore
 
 from pipelines.requests import QueuedRequest
-from registry.model import DeliverySummary, Event, ModelVersion
+from registry.model import DeliverySummary, ModelVersion
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import OutsideError
 
@@ -27,8 +27,7 @@ class FakeRegistry(MlflowRegistry):
 class FakeMarks:
     """A registry of one model."""
 
-    def __init__(self, *versions: str) -> None:
-        self.versions = frozenset(versions)
+    def __init__(self) -> None:
         self.means: dict[str, str] = {}
         """The version of each alias."""
         self.reachable = True
@@ -38,31 +37,18 @@ class FakeMarks:
             raise OutsideError("MLflow store: no answer")
         return self.means
 
-    def marked(self, model: str, alias: str) -> frozenset[str]:
-        if not self.reachable:
-            raise OutsideError("MLflow store: no answer")
-        return self.versions
-
 
 class FakeLedgers:
     """Deliveries by id; those without an end are alive."""
 
     def __init__(self) -> None:
         self.all: dict[str, DeliverySummary] = {}
-        self.recorded: dict[str, list[Event]] = {}
-        self.asked: list[str] = []
-        """Whose events were asked for, each time."""
         self.listed = 0
         """How often all of them were asked for."""
-        self.reachable = True
 
     def deliveries(self, name: str, *, last: int | None = None) -> list[DeliverySummary]:
         self.listed += last is None
         return sorted(self.all.values(), key=lambda each: each.started, reverse=True)[:last]
-
-    def events(self, delivery: str) -> list[Event]:
-        self.asked.append(delivery)
-        return self.recorded[delivery]
 
     def is_alive(self, delivery: DeliverySummary) -> bool:
         return delivery.ended is None

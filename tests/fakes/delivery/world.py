@@ -14,7 +14,7 @@ from typing import Any
 
 from fakes.delivery.identities import FakeIdentities
 from fakes.delivery.ledger import FakeLedger, OffLoop
-from fakes.delivery.loads import SCRATCH_URL, FakeLoads, FakeScratch
+from fakes.delivery.loads import FakeLoads
 
 from gates.evidence.batch import Batch
 from gates.model import ArmKey
@@ -25,7 +25,7 @@ from pipelines.events.state import DeliveryState, plan_of, state_of
 from pipelines.events.writer import WriterLimits
 from pipelines.model import Plan, Result
 from pipelines.plan.planner import make_plan
-from pipelines.ports import EngineProvider, Ledger, Listener
+from pipelines.ports import EngineProvider, Listener
 from pipelines.repository import GitRemote
 from pipelines.run.context import Context
 from pipelines.run.engine import deliver
@@ -200,9 +200,8 @@ class World:
         self.evidence.serves("stable", CHALLENGER)
         self.evidence.serves("shadow", CHALLENGER)
         self.evidence.serves("canary", CHALLENGER)
-        speeds = dict.fromkeys((CHAMPION_URL, CHALLENGER_URL, SCRATCH_URL), 1000.0)
+        speeds = dict.fromkeys((CHAMPION_URL, CHALLENGER_URL), 1000.0)
         self.loads = FakeLoads(folder / "load", self.clock, speeds)
-        self.scratch: FakeScratch | None = FakeScratch()
         self.limits = WriterLimits()
         self.engines: EngineProvider = FakeDownloads()
         self.folder = self.disk = folder
@@ -232,7 +231,6 @@ class World:
             identities=self.identities,
             own=self.disk,
             loads=self.loads.block if self.loads else None,
-            scratch=self.scratch.start if self.scratch else None,
             git=self.git,
             asker=self.asker,
         )
@@ -296,39 +294,28 @@ class Attached:
 class Steps:
     """Processes that share nothing but the ledger and the world."""
 
-    def __init__(
-        self,
-        world: World,
-        disks: Path,
-        *,
-        join: Callable[[], Ledger] | None = None,
-        kept: Any = None,
-    ) -> None:
-        """`join` gives each process its ledger and `kept` the files next to it; both are in memory unless given."""
+    def __init__(self, world: World, disks: Path) -> None:
         self.world = world
-        self._join = join or (lambda: world.ledger)
-        self._kept = kept or Attached(world.ledger.files)
         self._disks = (disks / str(number) for number in itertools.count(1))
-        opening = Opening.of_plan(world.plan, "delivery.yaml").event(world.now(), "delivery")
-        self._join().append(opening)
-        world.recorder.on_event(opening)
+        world.appends(Opening.of_plan(world.plan, "delivery.yaml").event(world.now(), "delivery"))
 
     @property
     def ids(self) -> list[str]:
         """Every step of the plan, as the ledger has it."""
-        return [step.id for step in plan_of(self._join().recorded()).steps]
+        return [step.id for step in plan_of(self.world.ledger.recorded()).steps]
 
     def process(self) -> Context:
         """What a process has that has just begun, on a machine where nothing of the delivery is."""
-        disk, ledger = next(self._disks), self._join()
+        disk, ledger = next(self._disks), self.world.ledger
         disk.mkdir()
         events = ledger.recorded()
-        bring_evidence(self._kept, ledger.delivery, disk, vouched(events))
+        kept: Any = Attached(ledger.files)
+        bring_evidence(kept, ledger.delivery, disk, vouched(events))
         world, registry = self.world, OffLoop(self.world.registry)
         journal = Journal(OffLoop(ledger), world.clock, [world.recorder], registry=registry, limits=world.limits)
         return replace(
             self.world.context(),
-            plan=plan_of(ledger.recorded()),
+            plan=plan_of(events),
             journal=journal,
             trials=Trials(disk, journal),
         )

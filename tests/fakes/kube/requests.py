@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from fakes.kube.refusal import Refusal, conflict, unauthorized
+from fakes.kube.refusal import Refusal, unauthorized
 
-from rollouts.kube.resources import ROLLOUTS
 from tidegate.core.model import Json
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -244,19 +243,9 @@ class Faults:
         fault.times = None
         self._once_each.append((fault, set()))
 
-    def conflict_on_every_write(self) -> None:
-        """Each write is first refused with 409, as if somebody else had just written the object."""
-        self.once_each(Fault(Refuse(conflict(ROLLOUTS, "")), verbs=("update", "patch")))
-
     def busy(self, *, retry_after: int = 1, verbs: tuple[str, ...] = (), times: int | None = 1) -> None:
         """429 with Retry-After (API Priority and Fairness)."""
         refusal = Refusal(429, "TooManyRequests", "too many requests, please try again later", retry_after=retry_after)
-        self.add(Fault(Refuse(refusal), verbs=verbs, times=times))
-
-    def failing(self, *, code: int = 500, verbs: tuple[str, ...] = (), times: int | None = 1) -> None:
-        """5xx: what etcd's leader election, a proxy or a rolling upgrade of the control plane looks like."""
-        reason = {500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}.get(code, "")
-        refusal = Refusal(code, reason, f"an error on the server ({reason or code}) has prevented the request")
         self.add(Fault(Refuse(refusal), verbs=verbs, times=times))
 
     def struck(self, call: Call) -> list[Effect]:

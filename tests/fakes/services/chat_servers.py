@@ -118,7 +118,6 @@ class _Handler(QuietHandler):
             self._says({"tokens": self.server.reads(body["messages"])})
             return
         self.server.bodies.append(body)
-        self.server.regenerates.append(self.headers["x-tidegate-regenerates"])
         model = self.server.as_if or body["model"]
         words, fault = self._found(body, model)
         if model == "vanish":
@@ -208,8 +207,6 @@ class FakeChatServer(ThreadingHTTPServer):
         self.as_if = as_if
         self.says, self.key, self.models, self.busy, self.reads = says, key, models, busy, reads
         self.bodies: list[dict[str, Any]] = []
-        self.regenerates: list[str | None] = []
-        """Of each request the version whose answer was not wanted; None of first requests."""
 
     @property
     def url(self) -> str:

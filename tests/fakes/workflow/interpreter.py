@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,13 +126,11 @@ class Workflow:
 
 
 class Controller:
-    """Runs workflows; those that want the same mutex one after the other."""
+    """Runs workflows."""
 
     def __init__(self, run: Run, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         self._run = run
         self._sleep = sleep
-        self._mutexes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._remembered: dict[str, Node] = {}
         self._submitted = 0
 
     async def submit(self, template: Json, **arguments: str) -> Workflow:
@@ -153,13 +150,11 @@ class Controller:
     async def carry(self, workflow: Workflow) -> None:
         """Until its exit handler has ended; cancelled, it is as if controller and pods were gone."""
         spec = workflow.template["spec"]
-        (mutex,) = spec["synchronization"]["mutexes"]
-        async with self._mutexes[mutex["name"]]:
-            workflow.phase = "Running"
-            node = await self._template(workflow, spec["entrypoint"], spec["entrypoint"], {})
-            closed = await self._template(workflow, "onExit", spec["onExit"], {})
-            workflow.nodes["onExit"] = closed
-            workflow.phase = node.phase if closed.phase in GOOD else closed.phase
+        workflow.phase = "Running"
+        node = await self._template(workflow, spec["entrypoint"], spec["entrypoint"], {})
+        closed = await self._template(workflow, "onExit", spec["onExit"], {})
+        workflow.nodes["onExit"] = closed
+        workflow.phase = node.phase if closed.phase in GOOD else closed.phase
 
     async def _template(self, workflow: Workflow, node: str, name: str, inputs: Mapping[str, str]) -> Node:
         (template,) = (each for each in workflow.template["spec"]["templates"] if each["name"] == name)
@@ -220,10 +215,6 @@ class Controller:
         return found
 
     async def _container(self, workflow: Workflow, node: str, template: Json) -> Node:
-        key = template.get("memoize", {}).get("key")
-        assert not key or template["outputs"]["parameters"], "Argo Workflows remembers nothing without an output"
-        if key in self._remembered:
-            return self._remembered[key]
         strategy = template["retryStrategy"]
         pause = float(strategy["backoff"]["duration"].removesuffix("s"))
         for left in range(int(strategy["limit"]), -1, -1):
@@ -233,8 +224,6 @@ class Controller:
                 break
             await self._sleep(pause)
             pause *= strategy["backoff"]["factor"]
-        if key and found.phase == SUCCEEDED:
-            self._remembered[key] = found
         return found
 
     async def _try(self, workflow: Workflow, node: str, template: Json) -> Node:

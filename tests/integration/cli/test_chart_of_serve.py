@@ -44,7 +44,6 @@ def test_what_a_team_has_goes_into_the_pod_of_the_server() -> None:
         "tolerations": [{"key": "small", "operator": "Exists"}],
         "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
         "args": ["--metrics"],
-        "queue": "wait",
         "podDisruptionBudget": None,
         "storage": {"size": "1Gi", "accessMode": "ReadWriteOnce", "existingClaim": "inbox"},
     }
@@ -56,7 +55,7 @@ def test_what_a_team_has_goes_into_the_pod_of_the_server() -> None:
     assert pod["imagePullSecrets"] == [{"name": "pull"}, {"name": "more"}]
     assert (pod["nodeSelector"], pod["tolerations"]) == (values["nodeSelector"], values["tolerations"])
     assert container["env"][-1] == values["env"][0]
-    assert container["args"][-2:] == ["--queue=wait", "--metrics"]
+    assert container["args"][-2:] == ["--tls-key=/tls/tls.key", "--metrics"]
     assert {"name": "state", "persistentVolumeClaim": {"claimName": "inbox"}} in pod["volumes"]
     assert not [each for each in made if each.startswith(("PodDisruptionBudget", "PersistentVolumeClaim"))]
 

@@ -34,19 +34,6 @@ def script(shell: str) -> str:
     return subprocess.run([TIDEGATE, "completion", shell], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
-@pytest.mark.long
-def test_fish_offers_what_was_begun(tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "tidegate.fish").write_text(script("fish"))
-    asked = "; ".join(f"complete -C '{typed}'" for typed in TYPED)
-    run = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {tmp_path}/tidegate.fish; {asked}"],
-        capture_output=True, text=True, check=True, env=environment,
-    )  # fmt: skip
-    offered = [line.partition("\t")[0] for line in run.stdout.splitlines() if line]
-    assert (offered, run.stderr) == (list(TYPED.values()), "")
-
-
 @pytest.fixture
 def zsh(tmp_path: Path, environment: dict[str, str]) -> Iterator[int]:
     """The terminal of a zsh that finds the script in `fpath`, as compinit does."""

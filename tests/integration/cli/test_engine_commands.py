@@ -79,20 +79,6 @@ def test_an_image_is_shown_as_a_person_wants_to_know_it(tidegate: Tidegate, layo
         assert line in said.out
 
 
-def test_an_image_as_json_is_the_same_from_layout_and_registry(
-    tidegate: Tidegate, layout: Path, registry: RegistryServer, login: None
-) -> None:
-    target = f"{registry.host}/team/support-llm:7"
-    assert tidegate("engine", "push", f"{layout}:support-llm:7", target).code == 0
-
-    local, remote = (
-        tidegate("engine", "show", name, "--output", "json").json for name in (f"{layout}:support-llm:7", target)
-    )
-
-    assert local == remote
-    assert local["engine"]["model"]["version"] == "7"
-
-
 def test_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, tmp_path: Path) -> None:
     small_base(tmp_path / "base")
 

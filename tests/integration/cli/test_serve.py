@@ -16,14 +16,13 @@ from fakes.services.mlflow_server import TriggerGround
 from fakes.services.sockets import free_address, running
 
 from pipelines.triggers.app import WEBHOOK
-from pipelines.triggers.webhooks import DELIVER_TAG, DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from registry.mlflow_client import open_client
+from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.slow(reason="serve twice, and a process for each delivery")
-def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found(tmp_path: Path) -> None:
+def test_an_alias_starts_a_delivery_once_and_one_that_nobody_heard_of_is_found(tmp_path: Path) -> None:
     ground = TriggerGround(tmp_path, "served-llm")
     ground.prepare(versions=3)
     with ground.serving(*ground.register, every="1h"):
@@ -38,7 +37,7 @@ def test_an_alias_starts_a_delivery_once_and_a_tag_that_nobody_heard_of_is_found
         ground.until(lambda: 'outcome="duplicate"} 1.0' in ground.fetched("/metrics"))
         ground.until(lambda: 'alias_info{alias="challenger",model="served-llm"' in ground.fetched("/metrics"))
     # The receiver is not there; what is left is what the registry says.
-    open_client(ground.uri).set_model_version_tag(ground.model, "3", DELIVER_TAG, "challenger")
+    ground.set_alias(3)
     with ground.serving(every="1s"):
         ground.until(lambda: "models:/served-llm/3@challenger: found in the registry" in ground.said())
         ground.until(lambda: any(each.version == "3" and each.ended for each in ground.summaries()))

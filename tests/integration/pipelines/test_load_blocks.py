@@ -13,12 +13,10 @@ from statistics import median
 import psutil
 import pytest
 from fakes.delivery.loads import FakeLoads
-from fakes.engines.local_fleet import stand_in
 from fakes.services.chat_servers import WORDS, FakeChatServer, chat_server
 
 from gates.evidence.request_record import RequestRecord
 from pipelines.adapters.load.process import LocustLoads
-from pipelines.adapters.this_machine import scratch_engine
 from pipelines.load import LoadOrder, arm_load, plain_requests
 from tidegate.core.errors import OutsideError
 from tidegate.testing import FakeClock
@@ -113,14 +111,3 @@ async def test_a_process_that_dies_is_told_and_none_stays(tmp_path: Path, server
     with pytest.raises(OutsideError, match="the load ended with code -9"):
         await block
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
-
-
-@pytest.mark.slow(reason="Locust's processes")
-async def test_a_scratch_engine_serves_its_load_and_is_gone_afterwards(tmp_path: Path) -> None:
-    engine = stand_in("1")
-    async with scratch_engine("eu", engine, logs=tmp_path) as copy:
-        records = await brought(LocustLoads(tmp_path), order(copy.url, model=engine.model, concurrency=1))
-        running = [each for each in psutil.Process().children(recursive=True) if "stand_in" in " ".join(each.cmdline())]
-        assert running and (copy.version, copy.ready) == ("1", True)
-    assert records and all(each.ok for each in records)
-    assert psutil.wait_procs(running, timeout=60)[1] == []

@@ -75,30 +75,35 @@ async def test_a_program_that_is_not_there_says_so_in_its_log(tmp_path: Path) ->
     child.kill()
 
 
-async def test_the_first_exception_of_a_log_is_its_cause_and_a_warning_is_none(tmp_path: Path) -> None:
-    lines = [
-        "WARNING limits can cause errors like `OSError: [Errno 24] Too many open files`.",
-        "(EngineCore pid=7) ERROR 11-21 [core.py:1510] ValueError: the KV cache is too small",
-        "RuntimeError: Engine core initialization failed.",
-        "up",
-    ]
-    child = await started(f"print({chr(10).join(lines)!r}, flush=True)", tmp_path / "log")
-    assert child.first_error() == "ValueError: the KV cache is too small"
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (
+            [
+                "WARNING limits can cause errors like `OSError: [Errno 24] Too many open files`.",
+                "(EngineCore pid=7) ERROR 11-21 [core.py:1510] ValueError: the KV cache is too small",
+                "RuntimeError: Engine core initialization failed.",
+            ],
+            "ValueError: the KV cache is too small",
+        ),
+        (
+            [
+                "usage: entry.py [-h] [--headless]",
+                "entry.py: error: unrecognized arguments: --max-modl-len=5",
+                *map(str, range(process.TAIL_LINES)),
+            ],
+            "unrecognized arguments: --max-modl-len=5",
+        ),
+    ],
+    ids=["an exception, and a warning is none", "an argument that it does not take"],
+)
+async def test_the_cause_of_an_end_is_found_in_the_log_whose_end_is_shown(
+    lines: list[str], cause: str, tmp_path: Path
+) -> None:
+    child = await started(f"print({chr(10).join([*lines, 'up'])!r}, flush=True)", tmp_path / "log")
+    assert child.first_error() == cause
+    assert child.tail().splitlines() == [*lines, "up"][-process.TAIL_LINES :]
     await child.stop(grace_seconds=5)
-
-
-async def test_an_argument_that_a_program_does_not_take_is_the_cause_of_its_end(tmp_path: Path) -> None:
-    lines = ["usage: entry.py [-h] [--headless]", "entry.py: error: unrecognized arguments: --max-modl-len=5", "up"]
-    child = await started(f"print({chr(10).join(lines)!r}, flush=True)", tmp_path / "log")
-    assert child.first_error() == "unrecognized arguments: --max-modl-len=5"
-    await child.stop(grace_seconds=5)
-
-
-async def test_the_tail_of_a_log_is_its_end(tmp_path: Path) -> None:
-    child = await started("for i in range(100): print(i)\nprint('up')", tmp_path / "log")
-    assert child.tail().splitlines()[-2:] == ["99", "up"]
-    assert len(child.tail().splitlines()) == process.TAIL_LINES
-    child.kill()
 
 
 def test_a_port_that_somebody_listens_on_is_not_free() -> None:

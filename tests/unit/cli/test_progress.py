@@ -72,16 +72,6 @@ def test_quiet_shows_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_changed_outcome_is_told_at_once_and_a_repeated_one_is_not() -> None:
-    delivery = Delivery().open().verdict("shadow@eu-west-1", "errors", "running", "early")
-    delivery.verdict("shadow@eu-west-1", "errors", "fail", "too many", after=1)
-    delivery.verdict("shadow@eu-west-1", "errors", "fail", "too many", after=30)
-    assert [line.split(": ", 1)[1] for line in plain_lines(delivery.events)[1:]] == [
-        "errors running: early",
-        "errors FAIL: too many",
-    ]
-
-
 def test_while_a_delivery_runs_the_screen_fits_the_terminal() -> None:
     assert len(shown(in_canary(), rows=24).splitlines()) <= 24
 

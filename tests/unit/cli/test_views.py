@@ -22,7 +22,7 @@ from pipelines.plan.planner import make_plan
 from pipelines.views.ci import delivery_junit, delivery_markdown
 from registry.model import Event
 from tidegate.cli.views.delivery import PlainProgress, screen, summary
-from tidegate.cli.views.plan import plan_lines, plan_markdown, refusal_markdown
+from tidegate.cli.views.plan import plan_comment, plan_lines
 
 GOLDEN = Path(__file__).parents[2] / "golden/views"
 
@@ -98,12 +98,12 @@ def planned(**changes: str) -> Plan:
 ASKS = "approvals: [{before: finalize}]\ntraffic: {requests_per_second: 200}"
 PLANS: dict[str, Callable[[], str]] = {
     "plan.txt": lambda: "\n".join(plan_lines(planned(traffic=ASKS))),
-    "plan.md": lambda: plan_markdown(planned(traffic=ASKS), "llm/delivery.yaml", ["eu-west-1: 2 engines serve"]),
     # Nobody says how many users there are: no time is guessed.
     "plan_unknown.txt": lambda: "\n".join(
         plan_lines(planned(regions="regions: {waves: [[eu-west-1]], bake: 90s}", traffic=""))
     ),
-    "plan_refused.md": lambda: refusal_markdown("llm/delivery.yaml", "a\n`b` | c"),
+    "plan.md": lambda: plan_comment("llm/delivery.yaml", *plan_lines(planned(traffic=ASKS)), "eu-west-1: 2 engines"),
+    "plan_refused.md": lambda: plan_comment("llm/delivery.yaml", "No plan for llm/delivery.yaml", "a", "`b` | c"),
 }
 
 

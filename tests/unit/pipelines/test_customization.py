@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.specs import read_spec
 from pipelines.errors import UntrustedImage
 from pipelines.plan.customization import customization_conflicts
 from pipelines.plan.engines import engine_changes, pod_changes, record_of, with_pod_changes
@@ -16,7 +15,7 @@ from pipelines.spec.trust import Trust
 from registry.model import ModelVersion, Serving
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
-from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.spec import parse_spec
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = (ROOT / "examples/kubernetes/delivery.yaml").read_text()
@@ -83,19 +82,3 @@ def test_an_engine_is_started_again_with_the_patches_that_it_had() -> None:
     as_now = rendering(now, argo(now), "eu-west-1")(engine.model_copy(update={"pods": None}))[-1]
     names = [[each["name"] for each in it["spec"]["template"]["spec"]["containers"]] for it in (as_recorded, as_now)]
     assert names == [["engine", "exporter"], ["engine"]]
-
-
-def test_pods_are_changed_by_the_operators_word_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    operator, path = tmp_path / "operator.yaml", tmp_path / "delivery.yaml"
-    path.write_text(EXAMPLE.replace(LAST, LAST + POD))
-    monkeypatch.setenv("TIDEGATE_TRUST", str(operator))
-    operator.write_text("kind: Trust\n")
-    with pytest.raises(SpecError) as error:
-        read_spec(path)
-    (told,) = (str(problem).partition(": ")[2] for problem in error.value.problems)
-    assert told == "fleet.patches: found a change of pods; expected none, or `spec.pods: true` in trust.yaml"
-    operator.write_text("spec: {pods: true}\n")
-    assert argo(read_spec(path)).patches
-    operator.write_text("spec: {pods: true}\nengines: {images: [registry.example.com/engines/*]}\n")
-    with pytest.raises(SpecError, match=r"fleet\.patches\[0\]: found a container of "):
-        read_spec(path)

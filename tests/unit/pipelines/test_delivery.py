@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, SIDE_BY_SIDE, Steps, World, a_spec
 
-from pipelines.model import Ending, PlanStep, StageName
-from pipelines.run.engine import run_step
+from pipelines.model import Ending
 from registry.model import ServingAliases
 from tidegate.core.errors import ExitCode, OutsideError
 
@@ -214,15 +213,6 @@ async def test_aliases_are_moved_and_moved_back_by_the_names_of_the_spec(
     world.registry.breaks_off = breaks_off
     await world.deliver()
     assert world.registry.names == [ServingAliases(champion="live", previous="live-before")] * moves
-
-
-async def test_a_step_that_meets_something_outside_is_failed_too(world: World) -> None:
-    step = PlanStep(stage=StageName.SMOKE, wave=1, region="eu-west-1")
-    with pytest.raises(OutsideError):
-        await run_step(world.context(), step)
-    assert world.said("started") == ["smoke@eu-west-1"]
-    assert world.said("done") == []
-    assert world.said("failed") == ["smoke@eu-west-1"]
 
 
 async def test_regions_that_fail_together_are_one_reason(wave: World) -> None:

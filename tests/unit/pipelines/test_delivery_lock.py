@@ -43,13 +43,6 @@ def delivery(path: Path) -> Iterator[subprocess.Popen[str]]:
     process.stdout.close()
 
 
-def test_the_lock_is_free_again_after_an_error(path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), delivery_lock(path):
-        raise ZeroDivisionError
-    with delivery_lock(path):
-        assert holder(path) == os.getpid()
-
-
 def test_a_second_delivery_is_refused_with_the_process_of_the_first(
     path: Path, delivery: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from fakes.delivery.world import SPEC, a_spec
+from fakes.delivery.world import SPEC
 
 from engine_images.accelerators import Accelerator
 from pipelines.events.writer import WriterLimits
@@ -52,12 +52,6 @@ def test_the_spec_for_a_cpu_is_the_one_that_is_there(demo: ModuleType, tmp_path:
 
 
 MINUTE = timedelta(minutes=1)
-
-
-def test_each_source_is_given_the_time_of_a_restart() -> None:
-    spec = a_spec()
-    assert (spec.patience.metrics, spec.patience.registry, spec.patience.api) == (2 * MINUTE, 10 * MINUTE, 10 * MINUTE)
-    assert WriterLimits.of(spec.patience) == WriterLimits()
 
 
 def test_it_is_said_in_one_place() -> None:

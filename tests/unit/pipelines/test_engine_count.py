@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.delivery.world import a_spec
 
 from pipelines.plan.region_objects import engine_counts, guard_image, unprotected
 from pipelines.spec.delivery import Delivery
@@ -36,10 +35,6 @@ def test_each_region_needs_its_engines_twice_at_the_height_of_a_trial() -> None:
 def test_what_they_cost_follows_from_the_spec() -> None:
     counts = engine_counts(clusters(cost={"per_engine_hour": 2.5, "currency": "EUR"}))
     assert [(each.per_hour, each.currency) for each in counts] == [(10.0, "EUR"), (20.0, "EUR"), (10.0, "EUR")]
-
-
-def test_this_machines_fleet_is_counted_elsewhere() -> None:
-    assert engine_counts(a_spec()) == ()
 
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

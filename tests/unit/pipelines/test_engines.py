@@ -23,7 +23,7 @@ from engine_images.spec import EngineSettings, VllmSpec
 from pipelines.adapters.local_engines import LocalEngines
 from pipelines.events.state import plan_of
 from pipelines.model import Ending, Plan
-from pipelines.plan.engines import engine_changes, planned_engines, record_of, serving_engine
+from pipelines.plan.engines import planned_engines, record_of, serving_engine
 from pipelines.run.rollback_target import before
 from pipelines.spec.delivery import Delivery
 from pipelines.state import StateFolder
@@ -194,10 +194,6 @@ class TestNames:
         assert wanted.name == f"{CHAMPION}-{wanted.fingerprint[:8]}"
         assert number_of(wanted.name) == CHAMPION
 
-    def test_what_changes_is_told(self) -> None:
-        wanted, serving = engines_of(a_spec(engine=SLOW), a_spec())
-        assert list(engine_changes(serving, wanted)) == ["vllm.args.max-num-seqs: default -> 1"]
-
     def test_the_same_engine_is_nothing_to_deliver(self) -> None:
         with pytest.raises(UsageError, match="there is nothing to deliver"):
             engines_of(a_spec(), a_spec())
@@ -270,16 +266,6 @@ async def test_an_engine_that_is_as_good_is_delivered_and_both_are_recorded(clus
     # As a later process reads it.
     read = plan_of(clusters.recorder.events)
     assert (read.on_trial, read.in_production) == (name, CHAMPION)
-
-
-async def test_an_engine_that_is_slower_is_taken_back_by_the_gates(clusters: OnClusters) -> None:
-    name = clusters.canary_is(ttft=0.5)
-    result = await clusters.deliver()
-    assert result.ending is Ending.ROLLED_BACK, result.reason
-    assert "latency" in result.reason
-    assert set(clusters.stable_versions().values()) == {CHAMPION}
-    assert SERVING_TAG not in clusters.registry.marks
-    assert clusters.registry.marks["tidegate.reason"].startswith(f"engine {name}: ")
 
 
 def test_a_rollback_knows_both_names_of_an_unfinished_delivery() -> None:

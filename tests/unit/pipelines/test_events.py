@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import get_args
 
 import pytest
-from fakes.delivery.records import Delivery, bad_answers, delivered, slow
+from fakes.delivery.records import Delivery, bad_answers, delivered
 from fakes.delivery.world import World
 
-from pipelines.events import payloads
 from pipelines.events.payloads import (
-    AnswerIgnored,
     Closing,
-    DeliveryPayload,
-    Opening,
-    Payload,
-    Returned,
-    TrafficShift,
-    VerdictPayload,
     payload_of,
 )
 from pipelines.events.state import (
@@ -33,33 +24,9 @@ from pipelines.events.state import (
     step_of,
 )
 from pipelines.model import Ending
-from registry.model import Event, EventKind
+from registry.model import Event
 from tidegate.core.errors import ExitCode, NotGenuine, UsageError
 from tidegate.testing import START
-
-KINDS = get_args(DeliveryPayload)
-NEEDED: dict[type[Payload], dict[str, object]] = {
-    TrafficShift: {"region": "a"},
-    VerdictPayload: {"gate": "errors", "outcome": "pass"},
-    AnswerIgnored: {"approval": "wave@2"},
-    Returned: {"region": "a"},
-    Closing: {"outcome": "delivered"},
-}
-PAYLOADS = [each for each in vars(payloads).values() if isinstance(each, type) and issubclass(each, Payload)]
-
-
-def test_every_kind_has_what_it_carries() -> None:
-    assert {each for each in PAYLOADS if hasattr(each, "kind")} == set(KINDS)
-    assert {each.kind for each in KINDS} == set(EventKind)
-
-
-def test_an_event_is_read_as_what_its_kind_carries() -> None:
-    events = {
-        each: Event(at=START, step="build", kind=each.kind, message="", data=NEEDED.get(each, {})) for each in KINDS
-    }
-    opening = Delivery().open().events[0]
-    assert {type(payload_of(event)) for event in events.values()} == set(KINDS) - {Opening}
-    assert type(payload_of(opening)) is Opening
 
 
 def test_a_kind_of_a_newer_tidegate_is_none_of_ours() -> None:
@@ -76,13 +43,6 @@ def test_an_event_that_carries_something_else_is_told_in_one_line() -> None:
 
 def weights(story: DeliveryState, region: str) -> list[int]:
     return [change.weight for each in story.regions if each.name == region for change in each.history]
-
-
-def test_telling_all_at_once_equals_telling_event_by_event() -> None:
-    story = DeliveryState()
-    for event in slow():
-        story = story.apply(event)
-    assert story == state_of(slow())
 
 
 def test_repeating_a_traffic_state_adds_nothing_to_its_history() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.delivery.identities import FakeProver
-from fakes.delivery.world import CHALLENGER, Steps, World, a_spec
+from fakes.delivery.world import World, a_spec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,15 +125,3 @@ async def test_a_freeze_is_lifted_by_whom_the_spec_names_and_by_no_name(tmp_path
         "an answer to freeze by ann does not count: a name alone is not enough here",
         "freeze was approved by bob (SSH key SHA256:x)",
     ]
-
-
-async def test_a_canary_that_a_freeze_holds_is_still_looked_at(tmp_path: Path) -> None:
-    world = frozen_world(tmp_path, FIRST_HOURS)
-    world.clock.elapsed = 6 * 3600
-    steps = Steps(world, tmp_path)
-    await steps.until("canary@eu-west-1/10")
-    world.clock.elapsed = 3 * 3600
-    world.when("canary@eu-west-1/50", "waiting", lambda: world.fleets["eu-west-1"].kill(CHALLENGER))
-    taken = await steps.take("canary@eu-west-1/50")
-    assert not taken.done
-    assert "the canary does not serve" in taken.reason

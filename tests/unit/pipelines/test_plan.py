@@ -28,21 +28,6 @@ def ids(plan: Plan) -> list[str]:
     return [step.id for step in plan.steps]
 
 
-def test_one_region_is_one_straight_way() -> None:
-    assert ids(plan_of(a_spec(regions=ONE_REGION))) == [
-        "build",
-        "deploy@eu-west-1",
-        "smoke@eu-west-1",
-        "offline@eu-west-1",
-        "shadow@eu-west-1",
-        "canary@eu-west-1/10",
-        "canary@eu-west-1/50",
-        "promote@eu-west-1",
-        "bake@1",
-        "finalize",
-    ]
-
-
 def test_the_second_wave_starts_after_the_first_has_baked_and_is_not_asked_the_golden_set_again() -> None:
     plan = plan_of(a_spec())
     assert ids(plan)[9:] == [
@@ -201,13 +186,6 @@ def test_the_smallest_weight_is_what_decides_whether_a_canary_has_enough_users()
     refusal = refused(a_spec(canary="  - canary: {weights: [1, 50], within: 2m}"))
     assert refusal.message.startswith("canary@eu-west-1/1: gate latency needs about")
     assert "canary: {weights: [50]}" in [each.line for each in refusal.proposals]
-
-
-def test_pairs_that_come_too_seldom_are_refused_with_the_rate_that_would_do() -> None:
-    refusal = refused(a_spec(shadow="  - shadow: {pairs_per_second: 0.05, at_least: 10s, within: 2m}"))
-    assert refusal.message.startswith("shadow@eu-west-1: gate latency needs about")
-    assert "`shadow: {pairs_per_second: " in (refusal.hint or "")
-    assert "weight" not in (refusal.hint or "")
 
 
 def test_likeness_that_no_healthy_version_has_is_refused_whatever_the_traffic() -> None:

@@ -76,30 +76,10 @@ def test_everything_is_valid_to_the_letter(way: str) -> None:
     assert {name: problems for name, problems in found.items() if problems} == {}
 
 
-def test_its_own_entrypoint_gets_the_arguments_and_is_asked_for_its_health() -> None:
-    (engine,) = pod(spec_of({}))["spec"]["containers"]
-    assert "command" not in engine
-    assert engine["image"] == IMAGE
-    assert engine["args"] == [
-        *("--model", f"/var/cache/tidegate/{DIGEST}/model", "--served-model-name", "support-llm", "--port", "8000"),
-        *("--load-format", "safetensors", "--shutdown-timeout", "115", "--max-model-len=8192"),
-    ]
-    paths = [engine[name]["httpGet"]["path"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
-    assert paths == ["/health"] * 3
-    startup = engine["startupProbe"]
-    assert startup["periodSeconds"] * startup["failureThreshold"] == 30 * 60
-
-
 def test_a_vllm_that_ends_its_answers_is_told_to_stop_once_gateways_know() -> None:
     spec = pod(spec_of({}))["spec"]
     assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
     assert spec["terminationGracePeriodSeconds"] == 150
-
-
-def test_one_that_is_not_known_to_do_so_is_left_alone_for_all_of_the_drain() -> None:
-    spec = pod(spec_of(WAYS["older"]))["spec"]
-    assert "--shutdown-timeout" not in spec["containers"][0]["args"]
-    assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 120}}}
 
 
 def test_a_container_with_tidegate_brings_and_proves_the_weights_from_the_registry() -> None:
@@ -119,13 +99,6 @@ def test_the_engine_itself_reads_no_secret() -> None:
     (engine,) = pod(spec_of({}))["spec"]["containers"]
     assert "envFrom" not in engine
     assert all("valueFrom" not in each for each in engine["env"])
-
-
-def test_a_claim_is_mounted_read_only_and_nothing_is_brought() -> None:
-    spec = pod(spec_of(WAYS["claim"]))["spec"]
-    assert "initContainers" not in spec
-    assert spec["containers"][0]["args"][:2] == ["--model", "/models/support-llm/7"]
-    assert {"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}} in spec["volumes"]
 
 
 def test_an_engine_that_downloads_from_the_hub_may() -> None:

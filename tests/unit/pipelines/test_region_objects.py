@@ -34,9 +34,11 @@ def of(spec: Delivery, region: str = "us-east-1", *parts: RenderPart) -> tuple[J
     return rendered(spec, region, *parts)[0]
 
 
-def rendered(spec: Delivery, region: str = "us-east-1", *parts: RenderPart) -> tuple[tuple[Json, ...], tuple[str, ...]]:
+def rendered(
+    spec: Delivery, region: str = "us-east-1", *parts: RenderPart, engine: Engine = ENGINE
+) -> tuple[tuple[Json, ...], tuple[str, ...]]:
     assert isinstance(spec.fleet, ArgoFleetSpec)
-    release = region_release(spec, region, ENGINE)
+    release = region_release(spec, region, engine)
     found = region_objects(spec, spec.fleet, release, parts=parts or tuple(RenderPart))
     return found.objects, found.left_out
 
@@ -85,24 +87,11 @@ def test_everybody_who_asks_prometheus_gets_the_address_that_he_can_reach(
     assert (given, asked) == ({rollouts}, {keda})
 
 
-def test_a_promise_that_no_analysis_can_watch_is_told() -> None:
-    promise = "{name: first-token, objective: 99, ttft: {below: 500ms}}"
-    spec = delivery((promise, "{name: kv-cache, objective: 50, kv_cache: {below: 90%}}"))
-    objects, left_out = rendered(spec)
-    assert names(objects, "AnalysisTemplate") == ["support-llm.availability-background"]
-    assert len(left_out) == 1
-    assert "kv-cache never burns fast enough" in left_out[0]
-
-
 def test_no_analysis_stops_a_rollout_for_an_alert_that_wakes_nobody() -> None:
     promise = "{name: first-token, objective: 99, ttft: {below: 500ms}}"
     objects, left_out = rendered(delivery((promise, "{name: start, objective: 95, start: {below: 5m}}")))
     assert names(objects, "AnalysisTemplate") == ["support-llm.availability-background"]
     assert left_out == ("support-llm-start has no alert that pages, so no analysis stops a rollout for it",)
-
-
-def test_engines_and_their_gpus_are_scraped() -> None:
-    assert names(of(delivery()), "PodMonitor") == ["support-llm-engines", "support-llm-gpus"]
 
 
 def test_stages_become_steps() -> None:
@@ -124,6 +113,13 @@ def test_what_each_delivery_applies_asks_for_no_rights_that_the_set_up_does_not_
             assert any(verb in rule["verbs"] and (name in rule.get("resourceNames", [name])) for rule in rules), (
                 f"{verb} {resource.plural}/{name}"
             )
+
+
+def test_what_an_administrator_applies_is_the_same_for_every_engine() -> None:
+    other = ENGINE.model_copy(update={"version": "8", "digest": "e" * 64, "image": IMAGE[:-1] + "0"})
+    assert rendered(delivery(), "eu-west-1", RenderPart.SETUP, engine=other)[0] == of(
+        delivery(), "eu-west-1", RenderPart.SETUP
+    )
 
 
 def test_nothing_secret_is_written() -> None:

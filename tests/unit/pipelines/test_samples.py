@@ -13,7 +13,6 @@ import pytest
 from fakes.delivery.world import SPEC, World, a_spec
 from fakes.services.chat_servers import FakeJudge, an_answer
 
-from engine_images.samples.key import REDACTED
 from gates.analyses.agreement import AgreementGate
 from gates.analyses.drift import DriftGate
 from gates.analyses.judge import ScoresGate
@@ -64,14 +63,6 @@ def test_the_judge_in_shadow_takes_our_own_prompts_where_nobody_keeps_users_answ
     text = with_judge(shadow=SHADOW.replace("errors", "errors, judge"), canary=CANARY.replace(", judge", ""))
     assert spec(text).sources_in("shadow")["judge"] == ("probe",)
     assert spec(text + "\nsamples: {}\n").sources_in("shadow")["judge"] == ("samples",)
-
-
-def test_it_says_what_is_taken_out_and_for_how_long() -> None:
-    text = with_judge("samples: {redact: [email, phone], words: [ACME], keep: 1m, max_megabytes: 4}\n")
-    samples = spec(text).samples
-    assert samples is not None
-    assert (samples.redact, samples.words, samples.keep.total_seconds()) == (("email", "phone"), ("ACME",), 60.0)
-    assert SamplesSpec().redact == REDACTED
 
 
 @pytest.mark.parametrize(

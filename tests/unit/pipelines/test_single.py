@@ -50,16 +50,6 @@ def told(world: World) -> list[tuple[str, str]]:
     return [(event.step, event.kind) for event in world.ledger.events]
 
 
-async def test_step_by_step_it_is_delivered_as_by_one_process(steps: Steps, world: World) -> None:
-    result = await steps.deliver()
-    assert (result.ending, result.exit_code) == (Ending.DELIVERED, ExitCode.DELIVERED)
-    assert result.reason == "version 2 serves eu-west-1, us-east-1"
-    assert world.stable_versions() == EVERYWHERE
-    assert world.registry.champion == CHALLENGER
-    assert world.said("done") == steps.ids
-    assert world.ledger.outcome == "delivered"
-
-
 async def test_no_step_goes_before_those_that_it_comes_after(steps: Steps) -> None:
     await steps.until("smoke@eu-west-1")
     with pytest.raises(UsageError, match=r"promote@eu-west-1 comes after offline@eu-west-1, which is not done"):

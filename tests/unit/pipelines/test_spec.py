@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from pipelines.spec.delivery import Delivery
-from pipelines.spec.sections import LocalFleet
-from rollouts.manifests.theirs_spec import RouteFleetSpec
 from tidegate.core.spec import parse_spec
 
 SPEC = """\
@@ -29,17 +25,6 @@ traffic: {requests_per_second: 2}
 
 def read(text: str) -> Delivery:
     return parse_spec(text, Delivery, file="delivery.yaml")
-
-
-def test_a_short_spec_gets_careful_defaults() -> None:
-    spec = read(SPEC)
-    assert (spec.model.origin, spec.model.target) == ("challenger", "champion")
-    assert spec.regions.bake == timedelta(minutes=30)
-    assert spec.canary
-    assert spec.canary.weights == (5, 25, 50)
-    assert spec.shadow
-    assert (spec.shadow.percent, spec.shadow.at_least) == (100, timedelta(minutes=5))
-    assert spec.fleet == LocalFleet()
 
 
 @pytest.mark.parametrize(
@@ -66,29 +51,3 @@ def test_a_share_may_be_written_with_its_percent_sign_anywhere(
     assert spec.gates.agreement
     assert (spec.shadow.percent, spec.canary.weights, spec.gates.agreement.min_similarity) == (100, (5, 25, 50), 0.6)
     assert (spec.approvals[0].weight, spec.slos[0].objective) == (25, 99.9)
-
-
-def test_from_and_to_are_how_a_person_writes_the_aliases() -> None:
-    assert read(SPEC.replace("model: {name: support-llm}", "model: {name: support-llm, from: '7'}")).model.origin == "7"
-
-
-PEERS = """
-fleet:
-  kind: route
-  namespace: serving
-  route: chat
-  peers:
-    blue: {backend: chat-blue, series: chat-blue}
-    green: {backend: chat-green, series: chat-green}
-  regions:
-    eu-west-1: {context: eu, <<: &at {entry: https://e.example, prometheus: https://p.example,
-      urls: &urls {blue: https://b.example, green: https://g.example}}}
-    us-east-1: {context: us, <<: *at}
-    ap-south-1: {context: ap, <<: *at}
-"""
-
-
-def test_a_route_with_two_backends_is_read() -> None:
-    fleet = read(SPEC + PEERS).fleet
-    assert isinstance(fleet, RouteFleetSpec)
-    assert (fleet.reference.other("blue"), fleet.runs_images) == ("green", False)

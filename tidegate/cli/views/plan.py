@@ -9,7 +9,7 @@ from math import exp
 from gates.planning.forecast import LIKELY
 from gates.traffic import Assumptions, Change, GateForecast
 from pipelines.model import Plan, UnresolvedPlan
-from tidegate.core.text import aligned, table_cell
+from tidegate.core.text import aligned, one_line, table_cell
 from tidegate.core.units import duration, format_duration
 
 COLUMNS = ("gate", "healthy: passes after", "regression", "caught after", "seen in time")
@@ -89,56 +89,33 @@ def plan_rows(plan: AnyPlan) -> Iterator[tuple[str, ...]]:
             first = ("", "")
 
 
-def _outline(plan: AnyPlan) -> tuple[str, str, str, list[str], list[str]]:
-    """What is delivered, what it is compared with, how long it takes, who is asked, and how to read the rows."""
+def plan_lines(plan: AnyPlan) -> Iterator[str]:
+    """What is delivered and what it is compared with, the steps as a table, who is asked, how long it takes."""
     if isinstance(plan, UnresolvedPlan):
         delivered, champion = f"models:/{plan.model}@{plan.origin}", f"{plan.target} was not looked up (--offline)"
     else:
         engine = f"engine {plan.on_trial} of " if plan.is_engine_change else ""
         delivered, champion = f"{engine}{plan.version.uri}", f"champion is version {plan.in_production}"
-    takes = f"about {duration(plan.expected_seconds)} when every gate answers as soon as it can"
-    asked = [f"{step.id} waits for an approval of {', '.join(step.approvals)}" for step in plan.steps if step.approvals]
-    shown = [forecast for step in plan.steps for gate in step.gates for forecast in gate.forecasts]
-    return delivered, champion, takes, asked, forecast_notes(shown, Assumptions()) if shown else []
-
-
-def plan_markdown(plan: AnyPlan, spec: str, more: Sequence[str] = ()) -> str:
-    """The comment; `spec` is the file's name as it was given, `more` are lines that stand next to the approvals."""
-    delivered, champion, takes, asked, notes = _outline(plan)
-    head = f"{delivered} → {', '.join(plan.regions)}"
-    table = [f"| {' | '.join(PLAN_COLUMNS)} |", "|---" * len(PLAN_COLUMNS) + "|"]
-    for row in plan_rows(plan):
-        table.append(f"| {' | '.join(map(table_cell, _whole(row)))} |")
-    parts = [
-        [_marker_line(spec), f"### {table_cell(head)}"],
-        [table_cell(f"{takes.capitalize()}. The {champion}.")],
-        [f"- {table_cell(line)}" for line in (*asked, *more)],
-        [f"<details><summary>{len(plan.steps)} steps</summary>"],
-        table,
-        [table_cell(line) for line in notes],
-        ["</details>"],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
-
-
-def refusal_markdown(spec: str, reason: str) -> str:
-    """The comment when there is no plan: what would be refused after the merge is told before it."""
-    # Indented, since problems of a spec are many lines that quote what somebody wrote.
-    quoted = "\n".join(f"    {line}" for line in reason.splitlines())
-    return f"{_marker_line(spec)}\n### No plan for {table_cell(spec)}\n\n{quoted}\n"
-
-
-def _marker_line(spec: str) -> str:
-    """A line that nobody sees: by it a job finds the comment that it wrote before, and replaces it."""
-    return f"<!-- tidegate plan {spec} -->"
-
-
-def plan_lines(plan: AnyPlan) -> Iterator[str]:
-    """The plan as a table, and how to read it."""
-    delivered, champion, takes, asked, notes = _outline(plan)
     yield f"{delivered} -> {', '.join(plan.regions)}; {champion}"
-    yield from aligned([_whole(row) for row in (PLAN_COLUMNS, *plan_rows(plan))])
-    yield from (*asked, takes, *notes)
+    rows = (PLAN_COLUMNS, *plan_rows(plan))
+    yield from aligned([(*row, *[""] * (len(PLAN_COLUMNS) - len(row))) for row in rows])
+    for step in plan.steps:
+        if step.approvals:
+            yield f"{step.id} waits for an approval of {', '.join(step.approvals)}"
+    yield f"about {duration(plan.expected_seconds)} when every gate answers as soon as it can"
+    shown = [forecast for step in plan.steps for gate in step.gates for forecast in gate.forecasts]
+    yield from forecast_notes(shown, Assumptions()) if shown else ()
+
+
+def plan_comment(spec: str, head: str, *lines: str) -> str:
+    """Of a plan, or of why there is none, as the comment under a merge request: what would be refused after the merge
+    is told before it.
+
+    Its first line nobody sees: by it a job finds the comment that it wrote before, and replaces it.
+    """
+    # Indented, since words of others stand in it.
+    told = [f"    {one_line(each)}" for each in lines]
+    return "\n".join([f"<!-- tidegate plan {spec} -->", f"### {table_cell(head)}", "", *told, ""])
 
 
 def forecast_lines(name: str, found: Sequence[GateForecast], assumed: Assumptions) -> Iterator[str]:
@@ -157,8 +134,3 @@ def _proposed(change: Change, value: float) -> str:
     if change == "within":
         return format_duration(timedelta(seconds=value))
     return f"{value:g} % of users" if change == "percent" else f"{value:g} pairs a second"
-
-
-def _whole(row: tuple[str, ...]) -> tuple[str, ...]:
-    """With a cell for each of `PLAN_COLUMNS`."""
-    return (*row, *[""] * (len(PLAN_COLUMNS) - len(row)))

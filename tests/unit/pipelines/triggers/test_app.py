@@ -18,7 +18,6 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pipelines.requests import QueuePolicy
 from pipelines.triggers.app import (
     MOST_BYTES,
     OPEN_TO_ALL,
@@ -115,7 +114,7 @@ class Ground:
         self.inbox = RequestQueue(folder / "inbox.db")
         self.marks, self.runs = FakeMarks(), FakeLedgers()
         every, world = timedelta(seconds=30), (self.inbox, self.marks, self.runs, FakeStarter(), self.clock)
-        self.reconciler = Reconciler("support-llm", "challenger", QueuePolicy.NEWEST, every, *world, lambda _: None)
+        self.reconciler = Reconciler("support-llm", "challenger", every, *world, lambda _: None)
         self.receiver = Receiver("support-llm", "challenger", (SECRET,), self.inbox, self.clock, self._wake)
         routes = [
             *receiver_routes(self.receiver, self.reconciler),

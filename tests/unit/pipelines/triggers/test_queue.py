@@ -16,7 +16,6 @@ from pipelines.requests import (
     SLACK,
     DeliveryRequest,
     QueuedRequest,
-    QueuePolicy,
     RequestState,
     after_failed_attempt,
     answer,
@@ -46,10 +45,8 @@ def standing(inbox: RequestQueue) -> list[QueuedRequest]:
     return inbox.standing("support-llm", "challenger")
 
 
-def compare(
-    inbox: RequestQueue, *marked: int, at: datetime, policy: QueuePolicy = QueuePolicy.NEWEST
-) -> list[DeliveryRequest]:
-    return inbox.compare("support-llm", "challenger", {str(each) for each in marked}, at, policy)
+def compare(inbox: RequestQueue, marked: str | None = None, *, at: datetime) -> DeliveryRequest | None:
+    return inbox.compare("support-llm", "challenger", marked, at)
 
 
 def test_ids_are_kept_for_as_long_as_their_messages_could_be_believed(inbox: RequestQueue) -> None:
@@ -79,8 +76,8 @@ def test_an_inbox_has_one_owner(inbox: RequestQueue, tmp_path: Path) -> None:
 
 
 def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_later_is_not(inbox: RequestQueue) -> None:
-    compare(inbox, 7, at=NOON)
-    compare(inbox, 8, at=NOON + MINUTE)
+    compare(inbox, "7", at=NOON)
+    compare(inbox, "8", at=NOON + MINUTE)
     assert [entry.since for entry in inbox.last(2)] == [NOON, EVER]
 
 
@@ -95,17 +92,11 @@ def test_a_mark_that_is_set_again_after_it_was_gone_is_a_new_request(inbox: Requ
 
 def test_what_is_queued_when_its_mark_goes_is_withdrawn(inbox: RequestQueue) -> None:
     inbox.hear("a", request(), NOON)
-    compare(inbox, 8, at=NOON + MINUTE)
+    compare(inbox, "8", at=NOON + MINUTE)
     assert [(entry.request.version, entry.state) for entry in inbox.last(2)] == [
         ("8", RequestState.QUEUED),
         ("7", RequestState.WITHDRAWN),
     ]
-
-
-def test_who_waits_stays_when_the_alias_goes_on(inbox: RequestQueue) -> None:
-    inbox.hear("a", request(), NOON)
-    compare(inbox, 8, at=NOON + MINUTE, policy=QueuePolicy.WAIT)
-    assert [entry.request.version for entry in standing(inbox)] == ["7", "8"]
 
 
 @given(messages=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), max_size=25))
@@ -148,11 +139,11 @@ def delivery(version: int = 7, *, started: datetime = NOON, id: str = "d", ended
 
 
 def test_a_delivery_that_runs_keeps_its_entry() -> None:
-    assert lapsed([entry(7, RequestState.STARTED)], set(), NOON + MINUTE, QueuePolicy.NEWEST) == []
+    assert lapsed([entry(7, RequestState.STARTED)], None, NOON + MINUTE) == []
 
 
 def test_a_look_at_the_registry_says_nothing_of_marks_that_were_set_after_it() -> None:
-    assert lapsed([entry(7, since=NOON + MINUTE)], set(), NOON, QueuePolicy.NEWEST) == []
+    assert lapsed([entry(7, since=NOON + MINUTE)], None, NOON) == []
 
 
 def test_one_that_began_and_ended_just_before_we_heard_of_the_request_answers_it() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
 
-from pipelines.requests import DeliveryRequest, QueuedRequest, QueuePolicy, RequestState
+from pipelines.requests import DeliveryRequest, QueuedRequest, RequestState
 from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import Reconciler
 from registry.model import DeliverySummary
@@ -20,19 +20,18 @@ from tidegate.testing import FakeClock
 class Ground:
     """A reconciler and its world; a moment passes before each look."""
 
-    def __init__(self, folder: Path, policy: QueuePolicy = QueuePolicy.NEWEST) -> None:
+    def __init__(self, folder: Path) -> None:
         self.clock = FakeClock()
         self.marks, self.ledgers, self.starter = FakeMarks(), FakeLedgers(), FakeStarter(self._opens)
         self.inbox = RequestQueue(folder / "inbox.db")
         self.said: list[str] = []
         self.opens = True
-        self.policy = policy
         self.restart()
 
     def restart(self) -> None:
         """The process of before is gone; its files are not."""
         every, world = timedelta(seconds=30), (self.inbox, self.marks, self.ledgers, self.starter, self.clock)
-        self.reconciler = Reconciler("support-llm", "challenger", self.policy, every, *world, self.said.append)
+        self.reconciler = Reconciler("support-llm", "challenger", every, *world, self.said.append)
 
     async def look(self) -> None:
         self.clock.elapsed += 60
@@ -41,7 +40,7 @@ class Ground:
 
     def request(self, version: int) -> None:
         """As a webhook brings it; the registry shows it too."""
-        self.marks.versions |= {str(version)}
+        self.marks.means["challenger"] = str(version)
         made = DeliveryRequest(model="support-llm", version=str(version), alias="challenger")
         self.inbox.hear(f"m{self.clock.elapsed}-{version}", made, self.clock.now())
 
@@ -84,7 +83,7 @@ async def test_a_request_is_started_and_over_when_its_delivery_is(ground: Ground
 
 async def test_a_webhook_that_was_lost_is_made_up_for_by_looking(ground: Ground) -> None:
     await ground.look()
-    ground.marks.versions = frozenset({"7"})
+    ground.marks.means = {"challenger": "7"}
     await ground.look()
     assert ground.starter.started == ["7"]
 
@@ -123,7 +122,7 @@ async def test_the_same_version_delivered_by_somebody_else_is_not_started_again(
 async def test_an_old_alias_whose_version_was_delivered_before_starts_nothing(ground: Ground) -> None:
     ground.delivery(7, "yesterday")
     ground.ends("yesterday")
-    ground.marks.versions = frozenset({"7"})
+    ground.marks.means = {"challenger": "7"}
     await ground.look()
     assert (ground.starter.started, ground.states) == ([], {"7": RequestState.OVER})
 
@@ -133,7 +132,7 @@ async def test_an_alias_that_is_set_again_starts_again(ground: Ground) -> None:
     await ground.look()
     ground.ends("d7")
     await ground.look()
-    ground.marks.versions = frozenset()
+    ground.marks.means = {}
     await ground.look()
     ground.request(7)
     await ground.look()
@@ -147,19 +146,7 @@ async def test_of_those_that_come_meanwhile_only_the_newest_is_delivered(ground:
     ground.ends("d7")
     await ground.look()
     assert ground.starter.started == ["7", "9"]
-    assert ground.states == {"7": RequestState.OVER, "8": RequestState.SUPERSEDED, "9": RequestState.STARTED}
-
-
-async def test_or_each_in_turn(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, QueuePolicy.WAIT)
-    for version in (7, 8, 9):
-        ground.request(version)
-        await ground.look()
-    for id in ("d7", "d8", "d9"):
-        ground.ends(id)
-        await ground.look()
-    assert ground.starter.started == ["7", "8", "9"]
-    ground.inbox.close()
+    assert ground.states == {"7": RequestState.OVER, "8": RequestState.WITHDRAWN, "9": RequestState.STARTED}
 
 
 async def test_a_delivery_that_never_opens_is_tried_three_times(ground: Ground) -> None:

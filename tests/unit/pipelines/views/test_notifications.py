@@ -152,12 +152,6 @@ class Receiver:
         self.taken.append(body)
 
 
-def test_a_message_is_tried_again_while_that_may_help() -> None:
-    receiver = Receiver(NotTaken("answered 503", again=True), NotTaken("no answer", again=True))
-    deliver_message(PLACE, NEWS, receiver, pauses=(0, 0))
-    assert (receiver.tries, len(receiver.taken)) == (3, 1)
-
-
 @pytest.mark.parametrize(("again", "tries"), [(True, 3), (False, 1)])
 def test_and_given_up_when_it_does_not(again: bool, tries: int) -> None:
     receiver = Receiver(*[NotTaken("answered", again=again)] * 5)
@@ -170,14 +164,6 @@ def hear(told: Sequence[Listener]) -> None:
     for event in delivered():
         for listener in told:
             listener.on_event(event)
-
-
-def test_what_is_asked_for_arrives_in_order_before_the_end() -> None:
-    receiver, complaints = Receiver(), list[str]()
-    with notified(SUBJECT, [PLACE], receiver, complaints.append) as told:
-        hear(told)
-    assert [body["kind"] for body in receiver.taken] == ["opened", "closed"]
-    assert complaints == []
 
 
 def test_a_message_that_is_lost_is_told_without_its_address() -> None:

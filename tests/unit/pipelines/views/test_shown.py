@@ -11,29 +11,12 @@ from xml.etree import ElementTree
 import pytest
 from fakes.delivery.records import START, Delivery, bad_answers, delivered, interrupted, slow
 
-from gates.model import GateOutcome, Verdict
-from pipelines.events.state import DeliveryState, GateState, TimedVerdict, state_of
+from pipelines.events.state import DeliveryState, state_of
 from pipelines.views.ci import GATES_SHOWN, delivery_junit, delivery_markdown
 from pipelines.views.metrics import families
-from pipelines.views.wording import broken_off, comparisons, key_numbers, label, number, others, stopwatch
+from pipelines.views.wording import broken_off, number
 from registry.model import Event
 from slo.metrics import OF_DELIVERIES, TIDEGATE
-from tidegate.core.units import duration
-
-
-def gate(name: str, **numbers: float) -> GateState:
-    verdict = Verdict(gate=name, outcome=GateOutcome.FAIL, reason="because", numbers=numbers)
-    return GateState(name=name, step="shadow@a", history=(TimedVerdict(at=Delivery().now, verdict=verdict),))
-
-
-def test_a_duration_is_as_precise_as_it_is_long() -> None:
-    told = [duration(seconds) for seconds in (0.0853, 1.254, 9.97, 59.7, 200, 7500)]
-    assert told == ["85 ms", "1.25 s", "10 s", "1 min 00 s", "3 min 20 s", "2 h 05 min"]
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(7.9, "0:07"), (187, "3:07"), (3765, "1:02:45")])
-def test_a_stopwatch_keeps_its_width(seconds: float, text: str) -> None:
-    assert stopwatch(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -52,34 +35,6 @@ def test_a_stopwatch_keeps_its_width(seconds: float, text: str) -> None:
 )
 def test_a_number_takes_its_unit_from_its_name(name: str, value: float, text: str) -> None:
     assert number(name, value) == text
-
-
-def test_a_label_has_no_unit_and_acronyms_in_capitals() -> None:
-    assert label("ttft_p95_increase_ratio") == "TTFT p95 increase"
-    assert label("rate") == "rate"
-
-
-def test_numbers_of_both_arms_are_one_comparison() -> None:
-    numbers = {"ttft_p95_canary_seconds": 0.262, "ttft_p95_stable_seconds": 0.098, "p_value": 0.004}
-    assert [str(pair) for pair in comparisons(numbers)] == ["TTFT p95 262 ms against 98 ms"]
-    assert others(numbers) == [("p value", "0.004")]
-
-
-def test_a_canary_without_its_stable_compares_nothing() -> None:
-    assert comparisons({"canary_requests": 12.0}) == []
-    assert others({"canary_requests": 12.0}) == [("canary requests", "12")]
-
-
-def test_sample_sizes_are_not_what_a_verdict_rests_on() -> None:
-    numbers = {"canary_requests": 50.0, "stable_requests": 150.0, "canary_failed_requests": 3.0}
-    assert key_numbers(gate("errors", **numbers, stable_failed_requests=0.0)) == "failed requests 3 against 0"
-    assert key_numbers(gate("errors", canary_requests=50.0, stable_requests=150.0)) == ""
-
-
-def test_what_differs_is_told_before_what_is_equal() -> None:
-    numbers = {"canary_failed_requests": 0.0, "stable_failed_requests": 0.0}
-    refused = {"canary_refused_requests": 9.0, "stable_refused_requests": 0.0}
-    assert key_numbers(gate("errors", **numbers, **refused)) == "refused requests 9 against 0"
 
 
 LATER = START + timedelta(hours=1)
@@ -252,12 +207,6 @@ def test_a_judge_scores_the_whole_and_each_dimension() -> None:
         "overall": 0.9,
         "safety": 0.95,
     }
-
-
-def test_a_verdict_of_no_region_has_an_empty_one() -> None:
-    said = {"gate": "health", "outcome": "pass", "region": None}
-    events = Delivery().open().say("bake@1", "verdict", "so", **said).events
-    assert of(events, "gate_outcome", gate="health", stage="bake", region="", version="3")["pass"] == 1
 
 
 def test_every_metric_is_on_its_page_with_its_labels() -> None:

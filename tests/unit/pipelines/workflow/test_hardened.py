@@ -10,56 +10,16 @@ import pytest
 import yaml
 from fakes.clusters.admission import Refusing
 from fakes.schemas import problems_in
-from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
+from fakes.workflow.cases import GOLDEN, blueprint, objects, template
 
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import account_of
-from pipelines.workflow.model import ENGINE, STEPS_OF, workflow
+from pipelines.workflow.model import ENGINE, workflow
 from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
 from tidegate.core.model import Json
-from tidegate.core.names import DELIVERY
 from tidegate.core.spec import SpecError, parse_spec
 
 PINNED = "registry.example.com/vllm@sha256:" + "7" * 64
-
-
-def containers(case: str) -> list[Any]:
-    found = [each["container"] for each in template(case)["spec"]["templates"] if "container" in each]
-    return [*found, *(each for one in template(case)["spec"]["templates"] for each in one.get("initContainers", ()))]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_every_pod_is_as_restricted_as_the_strictest_namespace_asks(case: str) -> None:
-    pod = template(case)["spec"]["securityContext"]
-    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["runAsNonRoot"] and pod["runAsUser"] == pod["runAsGroup"] == 10001
-    for container in containers(case):
-        security = container["securityContext"]
-        assert security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"]
-        assert security["capabilities"] == {"drop": ["ALL"]}
-        assert {"/state", "/tmp"} <= {mount["mountPath"] for mount in container["volumeMounts"]}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_no_selector_of_engines_matches_a_step(case: str) -> None:
-    labels = template(case)["spec"]["podMetadata"]["labels"]
-    assert DELIVERY not in labels
-    assert labels[STEPS_OF] == "support-llm"
-
-
-def policy(case: str) -> Any:
-    (found,) = (each for each in objects(case) if each["kind"] == "NetworkPolicy")
-    return found["spec"]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_nobody_asks_a_step_and_no_step_asks_for_its_nodes_credentials(case: str) -> None:
-    found = policy(case)
-    assert found["podSelector"]["matchLabels"].items() <= template(case)["spec"]["podMetadata"]["labels"].items()
-    assert found["policyTypes"] == ["Ingress", "Egress"]
-    assert "ingress" not in found
-    blocks = [each["ipBlock"] for each in found["egress"][0]["to"] if "ipBlock" in each]
-    assert {block["except"][0] for block in blocks} == {"169.254.169.254/32", "fd00:ec2::254/128"}
 
 
 def read(**workflow: Any) -> Delivery:

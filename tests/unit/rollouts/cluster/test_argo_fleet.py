@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from copy import deepcopy
-from dataclasses import replace
 
 import pytest
 from fakes.clusters.region import NAME, ClusterRegion, a_fleet, an_image, on_trial
@@ -13,7 +11,7 @@ from fakes.kube.requests import Fault, Refuse
 from fakes.kube.store import Event
 
 from rollouts.cluster.model import version_labels
-from rollouts.errors import EngineDidNotStart, FleetError, Invalid, NotPossible, Overruled
+from rollouts.errors import FleetError, NotPossible, Overruled
 from rollouts.kube.model import MANAGER, Resource
 from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import TrafficRouter, stable_service
@@ -73,23 +71,11 @@ async def test_a_trial_that_its_analysis_ends_while_its_engines_start_failed(reg
 
 
 class TestWeights:
-    async def test_engines_come_before_users(self) -> None:
-        region = ClusterRegion(spec=a_fleet("eu-west-1", replicas=4, canary={"replicas": 1}))
-        await on_trial(region)
-        assert len(pods_of(region, "2")) == 1
-        await region.fleet.shift(50)
-        assert len(pods_of(region, "2")) == 2
-
     async def test_a_weight_without_a_step_is_refused_with_those_there_are(self, region: ClusterRegion) -> None:
         await on_trial(region)
         with pytest.raises(NotPossible) as caught:
             await region.fleet.shift(33)
         assert caught.value.hint == "its steps have 0 %, 5 %, 25 %, 50 %"
-
-    async def test_the_observed_share_confirms_the_weight(self) -> None:
-        region = ClusterRegion(users_per_second=20)
-        await on_trial(region)
-        assert (await region.fleet.shift(25)).weight == 25
 
     async def test_a_gateway_that_does_not_heed_weights_is_found_out(self) -> None:
         """argo-rollouts#4569: half of all users on the canary, whatever the weight."""
@@ -185,24 +171,9 @@ class TestWaysBack:
         assert (state.phase, versions(state), state.weight) == (RegionPhase.TRIAL, ("2", "1", None), 0)
 
     async def test_a_rollout_held_by_hand_does_not_hold_users_on_the_canary(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(25)
+        await on_trial(region, weight=25)
         region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
         assert versions(await region.fleet.rollback("1")) == ("1", None, None)
-
-
-async def test_a_stable_that_gave_its_engines_away_gets_no_more_users_than_it_can_bear(region: ClusterRegion) -> None:
-    """argo-rollouts#3372: somebody gave the Rollout a `dynamicStableScale` in the middle of a trial."""
-    await on_trial(region, weight=50)
-    seen = await region.fleet.look()
-    assert seen.stable and seen.weight_that_stays == 0
-    rollout, sets = deepcopy(seen.rollout), deepcopy(seen.replica_sets)
-    assert rollout
-    rollout["spec"]["replicas"] = 4
-    rollout["spec"]["strategy"]["canary"]["dynamicStableScale"] = True
-    for each in sets:
-        each["status"]["availableReplicas"] = 3
-    assert replace(seen, rollout=rollout, replica_sets=sets).weight_that_stays == 25
 
 
 class TestAControllerThatIsSilent:
@@ -211,8 +182,7 @@ class TestAControllerThatIsSilent:
     @pytest.mark.parametrize("traffic", TrafficRouter)
     async def test_users_and_copies_are_taken_back_in_the_moment_of_the_operation(self, traffic: str) -> None:
         region = ClusterRegion(spec=a_fleet("eu-west-1", traffic=traffic))
-        await on_trial(region)
-        await region.fleet.shift(50)
+        await on_trial(region, weight=50)
         await region.fleet.mirror(30)
         region.simulation.controller_down = True
         begun = region.time.elapsed
@@ -223,8 +193,7 @@ class TestAControllerThatIsSilent:
         assert state.stable and state.stable.version == "1"
 
     async def test_who_serves_and_what_to_do_is_told_then_and_later(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
+        await on_trial(region, weight=50)
         region.simulation.controller_down = True
         then = await region.fleet.rollback("1")
         assert then.phase is RegionPhase.DEGRADED
@@ -234,8 +203,7 @@ class TestAControllerThatIsSilent:
         assert (await region.fleet.observe()).problem == then.problem
 
     async def test_it_dies_after_it_aborted(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
+        await on_trial(region, weight=50)
         region.cluster.on_change(lambda event: _die_once_aborted(region, event.after))
         state = await region.fleet.rollback("1")
         assert (state.weight, state.phase) == (0, RegionPhase.DEGRADED)
@@ -246,8 +214,7 @@ class TestAControllerThatIsSilent:
         self, traffic: str, status: int
     ) -> None:
         region = ClusterRegion(spec=a_fleet("eu-west-1", traffic=traffic))
-        await on_trial(region)
-        await region.fleet.shift(50)
+        await on_trial(region, weight=50)
         region.simulation.controller_down = True
         plural = "virtualservices" if region.spec.traffic is TrafficRouter.ISTIO else "httproutes"
         refusal = Refusal(status, "", "somebody was faster, or nobody is there")
@@ -258,8 +225,7 @@ class TestAControllerThatIsSilent:
         assert region.split_at[-1] - begun < 1.5
 
     async def test_an_abort_that_is_refused_does_not_hold_users_on_the_canary(self, region: ClusterRegion) -> None:
-        await on_trial(region)
-        await region.fleet.shift(50)
+        await on_trial(region, weight=50)
         refusal = Refusal(403, "Forbidden", "rollouts/status is not for you")
         region.api.faults.add(Fault(Refuse(refusal), verbs=("patch",), plural="rollouts", times=None))
         begun = region.time.elapsed
@@ -289,12 +255,6 @@ def _die_once_aborted(region: ClusterRegion, body: Json) -> None:
 
 
 class TestEnginesThatDoNotCome:
-    async def test_their_image_cannot_be_pulled(self, region: ClusterRegion) -> None:
-        await region.fleet.deploy(an_image("1"))
-        region.simulation.image_pull_fails("2")
-        with pytest.raises(EngineDidNotStart, match="Back-off pulling image"):
-            await region.fleet.deploy(an_image("2"))
-
     async def test_a_quota_without_room_for_them_is_told_while_they_are_waited_for(self) -> None:
         region, lines = ClusterRegion(), list[str]()
         await region.fleet.deploy(an_image("1"))
@@ -349,15 +309,6 @@ class TestEnginesThatDoNotCome:
         region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
         with pytest.raises(NotPossible, match="is paused by hand"):
             await region.fleet.deploy(an_image("2"))
-
-    async def test_an_object_that_the_server_will_never_take_is_refused_at_once(self) -> None:
-        """A real API server says 500 to an apply with an unknown field, which looks like one that is busy."""
-
-        region, said = ClusterRegion(), "failed to create typed patch object (x): .spec.selectors: field not declared"
-        region.api.faults.add(Fault(Refuse(Refusal(500, "", said)), verbs=("patch",), plural="services", times=None))
-        with pytest.raises(Invalid, match=r"\.spec\.selectors: field not declared"):
-            await region.fleet.deploy(an_image("1"))
-        assert region.time.elapsed < 1
 
 
 class TestWhatOthersAskFor:

@@ -114,17 +114,13 @@ async def test_processes_of_one_delivery_share_their_number(region: ClusterRegio
     assert lease_of(region) == (DELIVERER.token, 1)
 
 
-async def test_a_step_leaves_the_lease_to_the_next(region: ClusterRegion) -> None:
+async def test_a_step_leaves_the_lease_to_the_last_which_gives_it_back_though_it_never_took_it(
+    region: ClusterRegion,
+) -> None:
     step = region.open(carrier=DELIVERER.model_copy(update={"hands_on": True}))
     await step.deploy(an_image("1"))
     await step.leave()
     assert lease_of(region) == (DELIVERER.token, 1)
-
-
-async def test_the_last_step_gives_a_lease_back_that_it_never_took(region: ClusterRegion) -> None:
-    step = region.open(carrier=DELIVERER.model_copy(update={"hands_on": True}))
-    await step.deploy(an_image("1"))
-    await step.leave()
     await region.open(carrier=DELIVERER.model_copy(update={"continues": True})).leave()
     assert lease_of(region) == ("", 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ from rollouts.kube.resources import LEASES, ROLLOUTS
 from rollouts.kube.retry import deadline
 from rollouts.manifests.conventions import UNATTENDED, lease
 from rollouts.model import RegionPhase
+from tidegate.testing import versions
 
 UNATTENDED_SECONDS = 300.0
 CARRIER = DELIVERER.model_copy(update={"unattended_seconds": UNATTENDED_SECONDS})
@@ -84,33 +86,19 @@ async def test_a_trial_that_nobody_carries_goes_back(region: ClusterRegion) -> N
     assert (holder(region), read_lease(region.cluster.get(LEASES, lease(NAME))).number) == ("", 2)
 
 
-async def test_it_is_told_on_the_rollout_and_by_the_one_who_looks(region: ClusterRegion) -> None:
-    await on_trial(region)
+async def test_it_is_told_to_who_looks_and_to_who_comes_back_until_the_next_deployment(region: ClusterRegion) -> None:
+    fleet = await on_trial(region)
     (back,) = await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
     told = str(back.taken)
     assert told.startswith("version 2 was rolled back by the region's guard at 2026-01-01 00:0")
     assert told.endswith(f" UTC: nothing was heard of its carrier (ci-7 (process 7)) since {back.taken.since:%H:%M:%S}")
-    state = await region.open(carrier=None).observe()
-    assert state.unattended == back.taken
-
-
-async def test_the_next_deployment_is_a_new_story(region: ClusterRegion) -> None:
-    await on_trial(region)
-    await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
+    assert (await region.open(carrier=None).observe()).unattended == back.taken
+    for operation in (fleet.observe, lambda: fleet.deploy(an_image("2"))):
+        with pytest.raises(NotTheCarrier, match=re.escape(f"support-llm in eu-west-1: {told}")):
+            await operation()
     state = await region.open(carrier=Carrier(token="delivery-2", who="ci-8")).deploy(an_image("3"))
     assert state.unattended is None
     assert UNATTENDED not in region.rollout["metadata"]["annotations"]
-
-
-async def test_no_matter_who_comes_back_is_told_that_he_was_replaced_by_whom_and_why(region: ClusterRegion) -> None:
-    fleet = await on_trial(region)
-    await looks(region.guard(), region, UNATTENDED_SECONDS + 60)
-    with pytest.raises(
-        NotTheCarrier, match=r"support-llm in eu-west-1: version 2 was rolled back by the region's guard"
-    ):
-        await fleet.observe()
-    with pytest.raises(NotTheCarrier, match=r"nothing was heard of its carrier"):
-        await fleet.deploy(an_image("2"))
 
 
 @pytest.mark.parametrize("seen_before", [True, False], ids=["the guard lives on", "the guard starts with it"])
@@ -235,20 +223,6 @@ async def test_a_carrier_that_is_heard_of_at_the_last_moment_keeps_its_region(re
     assert await looks(guard, region, UNATTENDED_SECONDS - 30) == []
 
 
-async def test_what_a_guard_began_the_next_one_ends(region: ClusterRegion) -> None:
-    await on_trial(region)
-    forbidden = Refuse(Refusal(500, "InternalError", "no space left"))
-    region.api.faults.add(Fault(forbidden, plural="rollouts", subresource="status", times=1000))
-    first = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + 40))
-    await region.time.sleep(UNATTENDED_SECONDS + 30)
-    first.cancel()
-    assert holder(region) == GUARD
-    region.api.faults.clear()
-    (back,) = await looks(region.guard(), region, 60)
-    assert back.state.canary is None
-    assert back.taken.who == CARRIER.who
-
-
 async def test_a_lease_that_a_guard_left_behind_is_let_go(region: ClusterRegion) -> None:
     await on_trial(region)
     await region.fleet.rollback("1")
@@ -257,17 +231,29 @@ async def test_a_lease_that_a_guard_left_behind_is_let_go(region: ClusterRegion)
     assert holder(region) == ""
 
 
-async def test_no_matter_who_takes_the_region_over_meanwhile_keeps_it(region: ClusterRegion) -> None:
-    """A `resume` that comes while the guard's way back is refused is not ended by it."""
+async def at_work(region: ClusterRegion, seconds: float) -> asyncio.Future[list[GuardAction]]:
+    """A guard whose way back is refused, and goes on for so long."""
     await on_trial(region)
     full = Refuse(Refusal(500, "InternalError", "no space left"))
-    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=1000))
-    guarding = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + 400))
+    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=None))
+    guarding = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + seconds))
     await region.time.sleep(UNATTENDED_SECONDS + 15)
     assert holder(region) == GUARD
-    resumed = Carrier(token="resumed", who="laptop", over=frozenset({GUARD}))
+    return guarding
+
+
+async def test_what_a_guard_began_the_next_one_ends(region: ClusterRegion) -> None:
+    (await at_work(region, 40)).cancel()
     region.api.faults.clear()
-    fleet = region.open(carrier=resumed)
+    (back,) = await looks(region.guard(), region, 60)
+    assert (back.state.canary, back.taken.who) == (None, CARRIER.who)
+
+
+async def test_no_matter_who_takes_the_region_over_meanwhile_keeps_it(region: ClusterRegion) -> None:
+    """A `resume` that comes while the guard's way back is refused is not ended by it."""
+    guarding = await at_work(region, 400)
+    region.api.faults.clear()
+    fleet = region.open(carrier=Carrier(token="resumed", who="laptop", over=frozenset({GUARD})))
     await fleet.deploy(an_image("2"))
     async with carried(region, fleet):
         assert await guarding == []
@@ -276,28 +262,18 @@ async def test_no_matter_who_takes_the_region_over_meanwhile_keeps_it(region: Cl
 
 async def test_a_delivery_waits_for_a_guard_at_work(region: ClusterRegion) -> None:
     """A `resume` of several regions may meet the guard in one of them: making way would leave the others behind."""
-    await on_trial(region)
-    full = Refuse(Refusal(500, "InternalError", "no space left"))
-    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=1000))
-    guarding = asyncio.ensure_future(looks(region.guard(), region, UNATTENDED_SECONDS + 200))
-    await region.time.sleep(UNATTENDED_SECONDS + 15)
-    assert holder(region) == GUARD
+    guarding = await at_work(region, 200)
     resumed = asyncio.ensure_future(region.open(carrier=Carrier(token="resumed", who="laptop")).deploy(an_image("2")))
     await region.time.sleep(30)
     assert not resumed.done()
     region.api.faults.clear()
-    state = await resumed
-    assert (state.stable and state.stable.version, state.canary and state.canary.version) == ("1", "2")
+    assert versions(await resumed)[:2] == ("1", "2")
     (back,) = await guarding
     assert back.state.canary is None
 
 
 async def test_it_waits_no_longer_than_an_operation_may_take(region: ClusterRegion) -> None:
-    await on_trial(region)
-    full = Refuse(Refusal(500, "InternalError", "no space left"))
-    region.api.faults.add(Fault(full, plural="rollouts", subresource="status", times=None))
-    guarding = asyncio.ensure_future(looks(region.guard(), region, 2 * UNATTENDED_SECONDS))
-    await region.time.sleep(UNATTENDED_SECONDS + 15)
+    guarding = await at_work(region, UNATTENDED_SECONDS)
     with pytest.raises(NotTheCarrier, match="carried by the region's guard now"), deadline(region.time, 90):
         await region.open(carrier=Carrier(token="resumed", who="laptop")).deploy(an_image("2"))
     guarding.cancel()
@@ -311,20 +287,11 @@ async def test_a_person_who_acts_by_hand_long_after_a_delivery_has_time(region: 
     await region.time.sleep(3 * 86400)
     watching = region.guard()
     await looks(watching, region, 60)
-    image = region.rollout["spec"]["template"]["spec"]["containers"][0]["image"].replace("1", "9")
-
-    def asks(body: dict[str, object]) -> None:
-        body["spec"]["template"]["spec"]["containers"][0]["image"] = image  # type: ignore[index]
-
-    region.cluster.patch(ROLLOUTS, NAME, _edited(region, asks), manager="tidegate")
+    template = region.rollout["spec"]["template"]
+    template["spec"]["containers"][0]["image"] = an_image("9").image
+    region.cluster.patch(ROLLOUTS, NAME, {"spec": {"template": template}}, manager="tidegate")
     for guard in (watching, region.guard()):
         assert await looks(guard, region, UNATTENDED_SECONDS / 3) == []
-
-
-def _edited(region: ClusterRegion, change: object) -> dict[str, object]:
-    body = region.rollout
-    change(body)  # type: ignore[operator]
-    return {"spec": {"template": body["spec"]["template"]}}
 
 
 async def test_a_rollout_of_somebody_else_is_left_alone(region: ClusterRegion) -> None:

@@ -79,17 +79,15 @@ async def test_what_the_api_server_does_not_take_is_told_before_anything_is_writ
 
 def everything() -> list[Json]:
     """Every kind of object that a delivery applies."""
-    spec = a_fleet("eu-west-1", autoscale={"min_replicas": 1, "max_replicas": 4}, warm_pool={}, gateway=_DIRECT)
-    return list(ClusterRegion(spec=spec).plainly(an_image("1")))
+    return list(ClusterRegion(spec=SCALED).plainly(an_image("1")))
 
 
-_DIRECT = {"name": "public", "hosts": ["support.example"], "direct": {"listener": "inside"}}
+SCALED = a_fleet("eu-west-1", autoscale={"min_replicas": 1, "max_replicas": 4}, warm_pool={})
 
 
 @pytest.mark.parametrize("manifest", everything(), ids=lambda each: f"{each['kind']} {each['metadata']['name']}")
 async def test_one_object_of_somebody_else_is_enough_of_whatever_kind(manifest: Json) -> None:
-    spec = a_fleet("eu-west-1", autoscale={"min_replicas": 1, "max_replicas": 4}, warm_pool={}, gateway=_DIRECT)
-    region = ClusterRegion(spec=spec)
+    region = ClusterRegion(spec=SCALED)
     theirs = {**manifest, "metadata": {"name": manifest["metadata"]["name"], "namespace": NAMESPACE}}
     region.cluster.create(resource_of(theirs), theirs, manager="kubectl-create")
     with pytest.raises(NotOurs, match=rf"{manifest['kind']} \S+ in {NAMESPACE} .*last written by kubectl-create"):

@@ -51,19 +51,6 @@ def test_copies_are_written_and_read_back(kind: RouteKind, route: Json, percent:
 
 
 @BOTH
-def test_said_twice_it_is_there_once(kind: RouteKind, route: Json) -> None:
-    once = kind.mirrored(route, 100)
-    assert kind.mirrored(once, 100) == once
-
-
-@BOTH
-@pytest.mark.parametrize("percent", [0, 40, 100])
-def test_users_are_split_again_and_copies_stay(kind: RouteKind, route: Json, percent: int) -> None:
-    split = kind.weighted(kind.mirrored(route, 30), percent)
-    assert (kind.weight(split), kind.mirror(split)) == (percent, 30)
-
-
-@BOTH
 def test_another_delivery_is_not_meant(kind: RouteKind, route: Json) -> None:
     copying = kind.mirrored(route, 100)
     assert type(kind)("other-llm-stable", "other-llm-canary").mirror(copying) == 0

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fakes.clusters.doctor_region import ANY_RELEASE, GUARD_IMAGE, NAME, NAMESPACE, REGION, Region, canary, fleet
+from fakes.clusters.doctor_region import GUARD_IMAGE, NAME, NAMESPACE, REGION, Region, canary
 from fakes.clusters.region import moved_in
 
-from rollouts.doctor.gather import required_access
 from rollouts.doctor.model import EvidenceQuery, metrics_of
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import guard
@@ -55,13 +54,6 @@ async def test_a_right_that_is_missing() -> None:
     region.api.access.allow_only(read, everywhere=(read,))
     (found,) = await region.examined(rights=True)
     assert (found.code, f"may not patch rollouts/status {NAME}" in found.evidence) == ("access-denied", True)
-
-
-def test_every_right_is_a_question_of_its_own() -> None:
-    questions = required_access(fleet(), ANY_RELEASE)
-    assert len(set(questions)) == len(questions)
-    status = [one for one in questions if one.resource == ROLLOUTS and one.subresource == "status"]
-    assert [(one.verb, one.name, one.namespace) for one in status] == [("patch", NAME, None)]
 
 
 async def test_a_release_of_somebody_else_is_found_object_by_object() -> None:

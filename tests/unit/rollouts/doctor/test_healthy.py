@@ -22,10 +22,8 @@ def quiet(begin: Callable[[], Region]) -> Callable[[], Region]:
 
 
 @quiet
-def one_engine_with_an_autoscaler_a_warm_pool_and_gateways_of_each_arm() -> Region:
-    gateway = {"name": "public", "hosts": ["llm.example.com"], "direct": {"name": "inside"}}
-    scaled = {"min_replicas": 1, "max_replicas": 4}
-    return Region(fleet(warm_pool={"share": "50%"}, autoscale=scaled, gateway=gateway))
+def one_engine_with_an_autoscaler_and_a_warm_pool() -> Region:
+    return Region(fleet(warm_pool={"share": "50%"}, autoscale={"min_replicas": 1, "max_replicas": 4}))
 
 
 @quiet

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from rollouts.local.locks import (
     end_lease,
     holder,
     lend,
-    replace_json,
 )
 from tidegate.testing import FakeClock
 
@@ -37,14 +35,6 @@ def test_the_host_watches_the_lock_that_a_delivery_holds(tmp_path: Path) -> None
     assert StateFolder(tmp_path).lock == tmp_path / LOCK
 
 
-def test_what_cannot_be_written_leaves_the_old_file_whole(tmp_path: Path) -> None:
-    path = tmp_path / "host.json"
-    replace_json(path, {"pid": 1})
-    with pytest.raises(TypeError):
-        replace_json(path, {"pid": object()})
-    assert json.loads(path.read_text()) == {"pid": 1}
-
-
 def test_a_held_lock_is_a_delivery_and_looking_does_not_take_it(tmp_path: Path) -> None:
     with (tmp_path / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -55,24 +45,17 @@ def test_a_held_lock_is_a_delivery_and_looking_does_not_take_it(tmp_path: Path) 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_a_lease_stands_for_a_process_that_will_come_until_it_runs_out(tmp_path: Path) -> None:
+def test_a_lease_stands_for_a_process_that_will_come_until_it_runs_out_or_its_delivery_ends(tmp_path: Path) -> None:
     now = datetime.now(UTC)
+    for until, runs in ((now + timedelta(minutes=1), True), (now - timedelta(seconds=1), False)):
+        lend(tmp_path, until)
+        assert delivery_runs(tmp_path) is runs
     lend(tmp_path, now + timedelta(minutes=1))
-    assert delivery_runs(tmp_path)
-    lend(tmp_path, now - timedelta(seconds=1))
-    assert not delivery_runs(tmp_path)
-
-
-def test_a_lease_ends_with_its_delivery_and_saying_so_twice_is_no_error(tmp_path: Path) -> None:
-    lend(tmp_path, datetime.now(UTC) + timedelta(minutes=1))
-    end_lease(tmp_path)
-    end_lease(tmp_path)
-    assert not delivery_runs(tmp_path)
-
-
-def test_a_lease_that_nobody_can_read_is_none(tmp_path: Path) -> None:
+    for _ in range(2):
+        end_lease(tmp_path)
+        assert not delivery_runs(tmp_path)
     (tmp_path / LEASE).write_text("soon")
-    assert not delivery_runs(tmp_path)
+    assert not delivery_runs(tmp_path), "one that nobody can read is none"
 
 
 def test_no_matter_who_holds_the_lock_is_known_by_what_it_wrote_and_only_while_it_holds_it(tmp_path: Path) -> None:

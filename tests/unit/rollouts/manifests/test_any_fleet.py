@@ -65,7 +65,6 @@ fleets = some(
             listener=names,
             pods_in=st.lists(names, max_size=2).map(tuple),
             timeout=lengths,
-            direct=some(name=names, namespace=names, listener=names),
         ),
     ),
     replicas=st.integers(1, 12),

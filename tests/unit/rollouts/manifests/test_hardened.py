@@ -25,35 +25,6 @@ def pod(**changes: Any) -> Json:
     return found
 
 
-def paths(spec: Json) -> list[tuple[str, str]]:
-    return [(match["path"]["type"], match["path"]["value"]) for match in spec["rules"][0]["matches"]]
-
-
-@pytest.mark.parametrize(
-    ("direct", "parent"),
-    [
-        ({"listener": "inside"}, {"name": "users", "namespace": "gateways", "sectionName": "inside"}),
-        ({"name": "inside"}, {"name": "inside", "namespace": "gateways"}),
-        ({"name": "inside", "namespace": "private"}, {"name": "inside", "namespace": "private"}),
-    ],
-)
-def test_the_hosts_of_one_arm_alone_are_on_no_gateway_of_users(direct: dict[str, str], parent: Json) -> None:
-    gateway = {"name": "users", "namespace": "gateways", "listener": "https", "hosts": ["llm.example.com"]}
-    routes = rendered("HTTPRoute", gateway={**gateway, "direct": direct})
-    users = routes.pop("support-llm")
-    assert users["parentRefs"] == [{"name": "users", "namespace": "gateways", "sectionName": "https"}]
-    for spec in routes.values():
-        assert spec["parentRefs"] == [parent]
-        assert paths(spec) == [("PathPrefix", "/v1"), ("Exact", "/tokenize")]
-
-
-def test_proxies_of_a_gateway_inside_are_let_in() -> None:
-    gateway = {"name": "users", "hosts": ["llm.example.com"], "direct": {"name": "inside", "namespace": "private"}}
-    (rule,) = rendered("NetworkPolicy", gateway=gateway)["support-llm"]["ingress"]
-    let_in = [each["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for each in rule["from"]]
-    assert "private" in let_in
-
-
 @pytest.mark.parametrize("nodes", [{}, {"capacity": "spot"}], ids=["on-demand", "spot with a node termination handler"])
 def test_no_engine_reaches_the_metadata_server_unless_it_has_to_ask_it(nodes: dict[str, str]) -> None:
     policy = rendered("NetworkPolicy", nodes=nodes)["support-llm"]
@@ -66,12 +37,6 @@ def test_one_that_has_to_reaches_one_port_of_it() -> None:
     asked = [rule for rule in rendered("NetworkPolicy", nodes=nodes)["support-llm"]["egress"] if "ipBlock" in str(rule)]
     assert asked == [{"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 80, "protocol": "TCP"}]}]
     assert "--spot" in pod(nodes=nodes)["containers"][0]["args"]
-
-
-def test_a_pod_with_a_cache_of_its_own_needs_no_such_container() -> None:
-    spec = pod(pod={"cache": {"secret": "store"}})
-    assert "initContainers" not in spec
-    assert "TIDEGATE_WEIGHTS_TOKEN" in str(spec["containers"][0]["env"])
 
 
 def test_engines_that_none_of_the_keys_signed_do_not_start() -> None:

@@ -61,17 +61,6 @@ def steps(*weights: int, mirror: int = 100, engines: int = 4, **canary: int) -> 
     return steps_of(release(mirror=mirror, weights=weights), CanarySpec.model_validate(canary), engines)
 
 
-def test_a_canary_that_gets_copies_of_all_has_as_many_engines_as_the_stable() -> None:
-    assert steps(5, 50) == [
-        {"setCanaryScale": {"weight": 100}},
-        {"pause": {}},
-        {"setWeight": 5},
-        {"pause": {}},
-        {"setWeight": 50},
-        {"pause": {}},
-    ]
-
-
 def test_a_canary_of_few_engines_gets_more_before_it_gets_more_users() -> None:
     assert steps(5, 25, 50, engines=8, mirror=10) == [
         {"setCanaryScale": {"weight": 10}},
