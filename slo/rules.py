@@ -197,15 +197,10 @@ _NOTHING_SPECIAL = RuleOptions()
 
 
 def rules_for(group: SloGroup, windows: AlertWindows, options: RuleOptions = _NOTHING_SPECIAL) -> tuple[RuleGroup, ...]:
-    """Up to three groups for each SLO: shares of bad events, metadata, alerts; a group without rules is left out.
-
-    Raises:
-        ValueError: when an SLO's window is not the period of `windows`.
-    """
+    """Up to three groups for each SLO: shares of bad events, metadata, alerts; a group without rules is left out."""
     groups = []
     for given in group.slos:
-        if given.window != windows.period:
-            raise ValueError(f"{given.id} is over {given.window}, its windows are for {windows.period}")
+        assert given.window == windows.period, "windows are those of the SLO's own period"
         slo = given.model_copy(update={"labels": {**given.labels, **options.extra_labels}})
         parts: dict[str, tuple[Rule, ...]] = {}
         if not options.disable_recordings:

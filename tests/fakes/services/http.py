@@ -42,12 +42,12 @@ def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 @contextmanager
-def page(content: Callable[[], bytes | str]) -> Iterator[str]:
+def page(content: Callable[[], bytes | str], content_type: str = EXPOSITION) -> Iterator[str]:
     """HOST:PORT where every GET, of any path, is answered with what `content` then returns."""
 
     class Page(QuietHandler):
         def do_GET(self) -> None:
-            self.answer(content(), content_type=EXPOSITION)
+            self.answer(content(), content_type=content_type)
 
     with answering(Page) as address:
         yield address

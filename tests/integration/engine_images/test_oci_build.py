@@ -13,7 +13,7 @@ from engine_images.adapters.oci_layout import OciLayout
 from engine_images.entrypoint.manifest import prove_signature
 from engine_images.errors import DiskFull
 from engine_images.oci.compose import manifest_bytes
-from engine_images.oci.model import Base, Descriptor
+from engine_images.oci.model import INDEX, Base, Descriptor, canonical
 
 
 def test_the_same_engine_built_twice_is_one_digest(tmp_path: Path) -> None:
@@ -37,6 +37,16 @@ def test_an_engine_continues_a_base_from_a_layout(tmp_path: Path) -> None:
     assert manifest["annotations"]["org.opencontainers.image.base.digest"] == image.digest
     # No second copy of gigabytes on one disk.
     assert layout.path(layers[0]).stat().st_nlink == 2
+
+
+def test_the_platform_s_image_of_an_index_is_taken(tmp_path: Path) -> None:
+    layout = OciLayout(tmp_path)
+    image = small_base(tmp_path)
+    entry = image.to_dict() | {"platform": {"architecture": "amd64", "os": "linux"}}
+    several = layout.put(canonical({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}), INDEX)
+    layout.name(several, "several")
+
+    assert base_in_layout(tmp_path, "several", AMD64).digest == image.digest
 
 
 def test_another_weight_changes_only_the_layers_that_hold_or_name_it(tmp_path: Path) -> None:

@@ -98,3 +98,13 @@ def test_a_layer_holds_folders_modes_and_nobody(layout: OciLayout, tmp_path: Pat
     assert [member.name for member in members] == ["engine", "engine/data", "engine/run"]
     assert [member.mode for member in members] == [0o755, 0o644, 0o755]
     assert {(member.uid, member.gid, member.uname, member.mtime) for member in members} == {(0, 0, "", 0)}
+
+
+def test_links_are_read_through(layout: OciLayout, tmp_path: Path) -> None:
+    (tmp_path / "blob").write_text("weights")
+    (tmp_path / "link").symlink_to(tmp_path / "blob")
+
+    linked = write_layer(layout, "weights", {"/engine/w": tmp_path / "link"})
+    direct = write_layer(layout, "weights", {"/engine/w": tmp_path / "blob"})
+
+    assert linked == direct

@@ -21,7 +21,7 @@ from benchmarks.canary_simulation.samples import Arm as SimulatedArm
 from benchmarks.canary_simulation.samples import Grid, Look, Samples
 from benchmarks.canary_simulation.scenarios import HIGH, MID, Question, cells
 from benchmarks.canary_simulation.static_thresholds import ArgoRollouts, Flagger, Limits, canary_alone
-from benchmarks.canary_simulation.workloads import HEALTHY, Regression, Workload
+from benchmarks.canary_simulation.workloads import HEALTHY, Regression, Traffic, Workload
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
@@ -183,6 +183,25 @@ def test_bounds_are_clopper_and_pearsons() -> None:
     assert summary.upper_bound(0, 1000) == pytest.approx(1 - 0.05 ** (1 / 1000))
     assert stats.binom(1000, summary.upper_bound(8, 1000)).cdf(8) == pytest.approx(0.05)
     assert summary.upper_bound(7, 7) == 1
+
+
+def all_ttft(regression: Regression) -> Array:
+    """Sorted TTFTs of the canary, without drift."""
+    traffic = Traffic(rate=200, looks=12, shares=(0.5,), warm_up_looks=0)
+    looks = Workload(traffic, regression, 5, seed=4).looks()
+    return np.sort(
+        np.concatenate([look.canary.ttft.log_seconds - look.log_load[look.canary.ttft.delivery] for look in looks])
+    )
+
+
+@pytest.mark.parametrize(
+    ("regression", "median", "p95"),
+    [(Regression(ttft_factor=1.2), 1.2, 1.2), (Regression(tail_factor=1.2), 1.0, 1.2)],
+)
+def test_regressions_move_the_quantiles_they_name(regression: Regression, median: float, p95: float) -> None:
+    before, worse = all_ttft(HEALTHY), all_ttft(regression)
+    for share, factor in ((0.5, median), (0.95, p95)):
+        assert np.exp(np.quantile(worse, share) - np.quantile(before, share)) == pytest.approx(factor, rel=0.04)
 
 
 @pytest.mark.long

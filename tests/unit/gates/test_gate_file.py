@@ -49,6 +49,10 @@ def test_margins_budget_and_sources_become_terms() -> None:
             "gates.yaml:4: sources.latency: found a source twice; expected each source once",
         ),
         (
+            "gates: {latency: {}}\nsources: {latency: []}",
+            "gates.yaml:4: sources.latency: found []; expected at least 1",
+        ),
+        (
             f"gates: {{latency: {{metric: ttft}}}}\n{GATEWAY}",
             "gates.yaml:3: gates.latency.metric: found ttft, which no source of `metrics.sources` has",
         ),

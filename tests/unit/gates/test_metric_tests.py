@@ -10,7 +10,7 @@ import pytest
 from gates.analyses.agreement import AgreementGate
 from gates.analyses.errors import ErrorsGate, PairedFailureTest
 from gates.analyses.judge import MOST_WAITING, ScoresGate, ScoreTest
-from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest, UnfitTimes, counted
+from gates.analyses.latency import MOST_TIMES, LatencyGate, PairedLatencyTest, UnfitTimes, counted, grid_of
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
 from gates.sequential_test import AnalysisPlan, metric_tests
 from gates.stats.spread import MOST_PODS, PodSlots
@@ -20,6 +20,15 @@ ONE = np.array([1.0, 0.0])
 
 def buckets(*edges: float) -> Buckets:
     return Buckets(edges=edges, counts=tuple(range(1, len(edges) + 2)))
+
+
+def test_the_grid_is_what_all_histograms_have_in_common() -> None:
+    assert grid_of([buckets(0.1, 0.2, 0.4), (), buckets(0.2, 0.4, 0.8)]).tolist() == [0.2, 0.4]
+    assert grid_of([buckets(0, 0.2, 0.4)]).tolist() == [0.2, 0.4]
+    assert grid_of([(0.1, 0.2)])[0] == 0.001
+    assert grid_of([(), ()]) is None
+    with pytest.raises(UnfitTimes, match="fewer than two bucket edges in common"):
+        grid_of([buckets(0.1, 0.2), buckets(0.2, 0.4)])
 
 
 def test_bins_join_where_the_grid_is_coarser_and_samples_fall_into_them() -> None:

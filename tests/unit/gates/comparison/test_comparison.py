@@ -57,7 +57,9 @@ def test_answers_that_do_not_come_are_errors_of_the_canary_and_no_score() -> Non
 def test_it_ends_when_no_open_gate_can_change() -> None:
     """Quality is settled once the set is asked whole, and a judge is asked once about each prompt."""
     wanted = Gates(quality=QualityGate(), judge=JudgeGate(endpoint="http://127.0.0.1:9/v1", model="big"))
-    comparison = EndpointComparison(comparison_plan("two", wanted), GOLDEN)
+    plan = comparison_plan("two", wanted)
+    assert plan.judge == wanted.judge
+    comparison = EndpointComparison(plan, GOLDEN)
     for number in range(len(GOLDEN)):
         assert not comparison.decided
         comparison.take(pair(number, text := reply(f"number {number}"), text if number else None))
