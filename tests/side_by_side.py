@@ -28,7 +28,6 @@ LONGEST = (
     "test_rollback_alone",
     "test_python_api",
     "test_load",
-    "test_steps_in_mlflow",
 )
 """Whatever began last, one worker would be alone with it in the end."""
 
