@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -42,11 +41,20 @@ RETRY_SECONDS = 2.0
 """How long a request is repeated; the queue tries a whole pass again after that."""
 
 
+class Ending:
+    """Whether somebody ended it; a handler that sets a `threading.Event` waits for itself where its thread waits."""
+
+    asked = False
+
+    def ask(self, *_: object) -> None:
+        self.asked = True
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
-    ended = threading.Event()
+    ending = Ending()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, ending.ask)
     with asyncio.Runner() as runner:
         try:
             client = connect(
@@ -57,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 retry_seconds=RETRY_SECONDS,
             )
             mirror = Mirror((*OFTEN, *SELDOM), ask=lambda request: runner.run(client.send(request)))
-            _work(mirror, options, ended)
+            _work(mirror, options, ending)
             runner.run(client.close())
         except (FleetError, Refusal) as error:
             print(f"rollouts controller: {error}", file=sys.stderr)
@@ -73,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _work(mirror: Mirror, options: argparse.Namespace, ended: threading.Event) -> None:
+def _work(mirror: Mirror, options: argparse.Namespace, ending: Ending) -> None:
     """Until somebody ends it."""
     simulation = Simulation(
         mirror,
@@ -86,7 +94,7 @@ def _work(mirror: Mirror, options: argparse.Namespace, ended: threading.Event) -
         mirror.look(resource, options.namespace, labels)
     print(f"ready: {len(mirror.list(ROLLOUTS))} Rollouts", flush=True)
     looked = 0.0
-    while not ended.is_set():
+    while not ending.asked:
         try:
             changed = [mirror.look(resource, options.namespace, labels) for resource, labels in OFTEN.items()]
             if any(changed) or time.monotonic() - looked > SELDOM_SECONDS:
@@ -96,17 +104,17 @@ def _work(mirror: Mirror, options: argparse.Namespace, ended: threading.Event) -
         except Refusal as refusal:
             print(f"cannot look: {refusal}", file=sys.stderr, flush=True)
         else:
-            if not _does_all(simulation, ended):
+            if not _does_all(simulation, ending):
                 looked = 0.0
         due = simulation.due
         left = LOOK_SECONDS if due is None else (due - mirror.time.now()) / timedelta(seconds=1)
-        ended.wait(min(max(left, 0.0), LOOK_SECONDS))
+        time.sleep(min(max(left, 0.0), LOOK_SECONDS))
 
 
-def _does_all(simulation: Simulation, ended: threading.Event) -> bool:
+def _does_all(simulation: Simulation, ending: Ending) -> bool:
     """Do all that can be done with what is known; false when a pass failed, which comes again after the next look."""
     done = True
-    while done and not ended.is_set() and not simulation.log:
+    while done and not ending.asked and not simulation.log:
         try:
             done = simulation.work_once() is not None
         except NotImplementedError as error:
