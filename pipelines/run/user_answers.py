@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from itertools import count
 from types import TracebackType
 from typing import Self
@@ -312,7 +312,7 @@ async def answered_users(
         copied = settings.percent / 100
         shares = dict.fromkeys(shares, asked.share)
     judged = any(gate in settings.gates for gate in context.spec.gates.of(JudgeGate))
-    async with AsyncExitStack() as stack:
+    async with judges() if judges and judged else nullcontext() as judge:
         answers = AnsweredUsers(
             samples,
             context.clock,
@@ -320,7 +320,7 @@ async def answered_users(
             region=state.region,
             shares=shares,
             languages=context.readers.languages,
-            scored=ScoredPairs(await stack.enter_async_context(judges())) if judges and judged else None,
+            scored=ScoredPairs(judge) if judge else None,
             copied=copied,
         )
         try:
