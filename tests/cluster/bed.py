@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,9 +18,9 @@ from typing import TypeVar
 from cluster.engine.image import push_engine, with_libraries
 from cluster.surroundings import Surroundings, WorkflowSurroundings, run
 from cluster.toolchain import push_toolchain
-from e2e.machine import PATIENCE_SECONDS, until
 from fakes.argo.separate import ControllerProcess
 from fakes.services.sockets import running
+from fakes.waiting import eventually, until
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.oci.model import Base
@@ -37,18 +36,7 @@ GATEWAY = "users"
 OWNER = "gateway.envoyproxy.io/owning-gateway-name"
 """Labels the Service of a gateway's proxies."""
 
-LOOK_SECONDS = 0.5
-
 Got = TypeVar("Got")
-
-
-async def eventually(what: str, look: Callable[[], Awaitable[Got | None]]) -> Got:
-    """The first answer of `look` that is neither None nor False."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (seen := await look()) is None or seen is False:
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS:g} s: {what}"
-        await asyncio.sleep(LOOK_SECONDS)
-    return seen
 
 
 def free_port(address: str) -> int:
@@ -250,7 +238,7 @@ def _mlflow(there: WorkflowSurroundings | None, folder: Path, name: str = "mlflo
         run(there.forward)
     settings = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log = folder / f"{name}.log"
-    with running(command, ready=f"http://{asked}/health", log=log, within=180, settings=settings):
+    with running(command, ready=f"http://{asked}/health", log=log, settings=settings):
         yield listens, f"http://{asked}"
 
 

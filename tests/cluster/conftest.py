@@ -32,7 +32,6 @@ collect_ignore_glob = [] if os.environ.get(WANTED) else ["test_*.py"]
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.slow(reason="a real API server, and controllers that need their time"))
-    item.add_marker(pytest.mark.timeout(1800))
 
 
 @pytest.fixture(scope="session")

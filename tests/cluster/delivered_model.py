@@ -16,10 +16,11 @@ from typing import Any
 from uuid import uuid4
 
 import yaml
-from cluster.bed import Bed, eventually
+from cluster.bed import Bed
 from cluster.endpoints import Endpoints, service
 from cluster.users import Asked, Record
-from e2e.machine import PATIENCE_SECONDS, Command, until
+from e2e.machine import Command
+from fakes.waiting import PATIENCE_SECONDS, eventually, until
 
 from pipelines.adapters.clusters import cluster_fleet
 from pipelines.plan.region_objects import region_objects, region_release

@@ -25,10 +25,10 @@ from cluster.quickstart_story import NAME, ROOT, their_rollout, unharmed
 from cluster.stories import BACK_SECONDS, Told
 from cluster.their_rollout import TheirRollout
 from cluster.users import told
-from e2e.machine import until
 from fakes.argo.web_metric import AnalysisRun
 from fakes.services.flagger import Canary
 from fakes.services.helm import helm, objects
+from fakes.waiting import until
 
 from tidegate.core.model import Json
 

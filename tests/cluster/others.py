@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 from cluster.bed import GATEWAY, Bed
-from e2e.machine import until
 from fakes.clusters.region import PODS_OF_OTHERS, a_release
+from fakes.waiting import until
 
 from rollouts.kube.resources import NODES
 from tidegate.core.model import Json

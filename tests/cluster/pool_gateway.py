@@ -95,7 +95,7 @@ def pool_gateway(bed: Bed, region: str, route: str, pools: Sequence[str], folder
     host, port = there.address.partition(":")[0], free_port(bed.around.clusters[region].address)
     run(bed.around.clusters[region].forward, host=host, service="", namespace="", port=port)
     entry = f"http://{bed.around.clusters[region].address}:{port}"
-    with running(command, ready=f"{entry}/ready", log=folder / "envoy.log", within=60):
+    with running(command, ready=f"{entry}/ready", log=folder / "envoy.log"):
         thread.start()
         try:
             yield entry

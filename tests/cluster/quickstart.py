@@ -18,11 +18,11 @@ from typing import Any
 
 import yaml
 from e2e.machine import TIDEGATE
+from fakes.waiting import PATIENCE_SECONDS
 
 _FENCE = re.compile(r"^```(console|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INTO = re.compile(r"^# (\S+\.yaml)\b")
 """The first line of a block that is to be merged into a file."""
-_LONGEST_SECONDS = 900
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,9 @@ class Reader:
         # In a subshell nothing would be exported; the last words keep `$?` for a command that asks for it.
         shell.stdin.write(f"{{ {command}\n}} </dev/null; _code=$?; printf '\\n%s %s\\n' {end} $_code; (exit $_code)\n")
         shell.stdin.flush()
-        lines, deadline = [], time.monotonic() + _LONGEST_SECONDS
+        lines, deadline = [], time.monotonic() + PATIENCE_SECONDS
         for line in shell.stdout:
-            assert time.monotonic() < deadline, f"{command}: goes on after {_LONGEST_SECONDS} s"
+            assert time.monotonic() < deadline, f"{command}: goes on after {PATIENCE_SECONDS} s"
             if line.startswith(end):
                 return int(line.split()[1]), "".join(lines).removesuffix("\n")
             lines.append(line)

@@ -21,7 +21,8 @@ from cluster.stories import BACK_SECONDS, UNGATED, Told, delivers
 from cluster.their_rollout import TheirBackends, TheirPools
 from cluster.users import told
 from cluster.worker_sets import ENGINE, TheirSets, groups_made
-from e2e.machine import Command, until
+from e2e.machine import Command
+from fakes.waiting import until
 
 from rollouts.kube.resources import DEPLOYMENTS, INFERENCE_POOLS, LEADER_WORKER_SETS
 from rollouts.manifests.conventions import driver

@@ -12,8 +12,9 @@ from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.others import kubectl
 from cluster.stories import UNGATED, Told, model_served, told_of
-from e2e.machine import Command, until
+from e2e.machine import Command
 from fakes.clusters.reverting import ARGO_CD, HELM, KUBECTL
+from fakes.waiting import until
 
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery

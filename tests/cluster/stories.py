@@ -16,8 +16,9 @@ from itertools import cycle
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.users import Asked, told
-from e2e.machine import Command, Finished, until
+from e2e.machine import Command, Finished
 from fakes.services.mlflow_server import answer, hang
+from fakes.waiting import until
 from mlflow import MlflowClient
 
 from registry.conventions import CARRIER, CHAMPION, ENGINE_IMAGE, HEARTBEAT, MODEL, STATE, VERSION

@@ -13,8 +13,9 @@ from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.others import kubeconfig_of
 from cluster.stories import UNGATED
-from e2e.machine import Command, until
+from e2e.machine import Command
 from fakes.clusters.admission import OBJECTS_OUTSIDE, PODS_OUTSIDE, ROLLOUTS_OUTSIDE, Change
+from fakes.waiting import until
 
 from pipelines.plan.region_objects import rendering
 from pipelines.spec.delivery import Delivery

@@ -11,7 +11,7 @@ from typing import ClassVar
 from cluster.bed import GATEWAY, Bed
 from cluster.endpoints import Endpoints, route
 from cluster.others import kubectl
-from e2e.machine import until
+from fakes.waiting import until
 
 from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, INFERENCE_POOLS, POD_MONITORS, PODS, ROLLOUTS
 from rollouts.manifests.conventions import GATEWAY_PLUGIN

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.stories import Told, told_of
-from e2e.machine import Command, until
+from e2e.machine import Command
+from fakes.waiting import until
 
 from rollouts.cluster.carrier import read_lease
 from rollouts.cluster.model import guard_note

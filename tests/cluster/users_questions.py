@@ -16,8 +16,8 @@ from cluster.bed import Bed
 from cluster.delivered_model import GATES, DeliveredModel
 from cluster.engine.server import own_words
 from cluster.stories import Told, delivers, late, told_of
-from e2e.machine import until
 from fakes.services.chat_servers import OpenAIServer, openai_server
+from fakes.waiting import until
 
 from rollouts.errors import NotFound
 from rollouts.kube.resources import CONFIG_MAPS

@@ -11,7 +11,7 @@ import yaml
 from cluster.bed import Bed
 from cluster.delivered_model import DeliveredModel
 from cluster.stories import BACK_SECONDS, CANARY, UNGATED, Told, late, told_of
-from e2e.machine import until
+from fakes.waiting import until
 
 from pipelines.workflow.model import workflow
 from rollouts.kube.client import KubeClient

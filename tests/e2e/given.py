@@ -6,9 +6,10 @@ import asyncio
 import json
 from pathlib import Path
 
-from e2e.machine import Machine, until
+from e2e.machine import Machine
 from e2e.spec import MODEL, PROMPTS, REGION, write_golden, write_spec
 from e2e.story import Story
+from fakes.waiting import until
 
 from pipelines.adapters.chat import OpenAIChat
 from registry.model import Alias

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 from fakes.services.embedded_mlflow import write_embedded_mlflow
+from fakes.waiting import PATIENCE_SECONDS, until
 
 from registry.deliveries import MlflowDeliveries
 from registry.versions import MlflowRegistry
@@ -22,20 +21,6 @@ from rollouts.adapters import host_client
 from rollouts.model import RegionState
 
 TIDEGATE = str(Path(sys.executable).with_name("tidegate"))
-PATIENCE_SECONDS = 600.0
-"""A deadline for a broken product only: no test passes or fails by how fast a machine is."""
-LOOK_SECONDS = 0.1
-
-Seen = TypeVar("Seen")
-
-
-def until(what: str, look: Callable[[], Seen | None], *, seconds: float = PATIENCE_SECONDS) -> Seen:
-    """The first answer of `look` that is neither None nor False."""
-    deadline = time.monotonic() + seconds
-    while (seen := look()) is None or seen is False:
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(LOOK_SECONDS)
-    return seen
 
 
 @dataclass(frozen=True)

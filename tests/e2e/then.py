@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 
 import httpx
-from e2e.machine import until
 from e2e.spec import MODEL, REGION
 from e2e.story import Story
+from fakes.waiting import until
 
 from gates.transcript import VerdictsLine, read, replay
 from registry.mlflow_client import open_client

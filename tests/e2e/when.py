@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 import psutil
-from e2e.machine import until
 from e2e.spec import write_spec
 from e2e.story import Story
+from fakes.waiting import until
 
 from rollouts.local.locks import Layout
 from rollouts.model import RegionState

@@ -10,8 +10,9 @@ import threading
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
+from fakes.waiting import PATIENCE_SECONDS
+
 TESTS = Path(__file__).parents[2]
-_PATIENCE_SECONDS = 600.0
 """A deadline for a broken controller only: one on a busy machine takes a minute to begin."""
 
 
@@ -43,7 +44,7 @@ class ControllerProcess:
             )
         assert self._process.stdout is not None
         # A process that ends says no line; one that hangs is ended, or its thread would wait for ever.
-        hanging = threading.Timer(_PATIENCE_SECONDS, self._process.kill)
+        hanging = threading.Timer(PATIENCE_SECONDS, self._process.kill)
         hanging.start()
         try:
             line = await asyncio.to_thread(self._process.stdout.readline)
@@ -71,6 +72,6 @@ class ControllerProcess:
     async def ended(self) -> int:
         """Its exit status, once it has one."""
         assert self._process is not None and self._process.stdout is not None
-        code = await asyncio.to_thread(self._process.wait, _PATIENCE_SECONDS)
+        code = await asyncio.to_thread(self._process.wait, PATIENCE_SECONDS)
         self._process.stdout.close()
         return code

@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from fakes.engines.exposition import agree, exported
+from fakes.waiting import PATIENCE_SECONDS
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.model_version import FileTokenizer, read_version
@@ -38,7 +39,6 @@ from slo import metrics as vllm
 from slo.metrics import INVENTORY
 from tidegate.testing import write_tiny_model
 
-START_SECONDS = 600.0
 """For a broken product only."""
 NAME = "tiny"
 QUESTION = "What is the capital of France?"
@@ -100,7 +100,7 @@ def running_engine(folder: Path) -> Iterator[RunningEngine]:
             start_new_session=True,
         )
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=90, trust_env=False) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS, trust_env=False) as client:
             _wait_until_ready(client, process, log)
             yield RunningEngine(client, launch, folder / "samples.json")
     finally:
@@ -129,7 +129,7 @@ def _launch(folder: Path) -> LaunchCommand:
 
 
 def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
             if client.get(READY_PATH).status_code == httpx.codes.OK:
@@ -174,7 +174,7 @@ class EngineContract:
         }
         before = {name: engine.count(name) for name in counts}
         assert engine.chat(stream=True).is_success
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         # vLLM counts a request once its answer is out.
         while (grown := {name: engine.count(name) - before[name] for name in counts}) != counts:
             assert time.monotonic() < deadline, grown
@@ -214,7 +214,7 @@ class EngineContract:
 def _until_samples(engine: RunningEngine, **wanted: Any) -> None:
     """Wait until it says so of its samples."""
     found: Mapping[str, Any] = {}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not wanted.items() <= found.items():
         assert time.monotonic() < deadline, found
         time.sleep(0.05)

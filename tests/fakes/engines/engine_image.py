@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from fakes.waiting import PATIENCE_SECONDS
 
 from engine_images import entrypoint
 from engine_images.adapters.oci_build import build_image, put_image
@@ -108,7 +109,6 @@ def _content(source: Path | bytes) -> bytes:
 TESTS = Path(__file__).parents[2]
 PACKAGE = "tidegate_entrypoint"
 STAND_IN = "fakes.engines.stand_in_vllm"
-READY_SECONDS = 120.0
 WEIGHTS = {"config.json": b'{"model_type": "llama"}', "model.safetensors": b"weights" * 1000}
 
 
@@ -169,18 +169,18 @@ class Process1:
         return f"http://127.0.0.1:{self.port}"
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=90, trust_env=False)
+        return httpx.Client(base_url=self.url, timeout=PATIENCE_SECONDS, trust_env=False)
 
     def users(self) -> httpx.AsyncClient:
         """As many at once as a test wants."""
         limits = httpx.Limits(max_connections=None)
-        return httpx.AsyncClient(base_url=self.url, timeout=90, trust_env=False, limits=limits)
+        return httpx.AsyncClient(base_url=self.url, timeout=PATIENCE_SECONDS, trust_env=False, limits=limits)
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", timeout=90, trust_env=False)
+        return httpx.get(f"{self.url}{path}", timeout=PATIENCE_SECONDS, trust_env=False)
 
     def until_ready(self) -> Process1:
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
             with suppress(httpx.TransportError):
                 if self.get("/tidegate/ready").status_code == httpx.codes.OK:
@@ -191,7 +191,9 @@ class Process1:
     def drain(self) -> int:
         """The preStop hook: the exit code of `drain`."""
         command = [self.python, "-m", PACKAGE, "drain", "--run", str(self.run)]
-        return subprocess.run(command, env=import_environment(self.root), timeout=90, check=False).returncode
+        return subprocess.run(
+            command, env=import_environment(self.root), timeout=PATIENCE_SECONDS, check=False
+        ).returncode
 
     def events(self) -> list[dict[str, Any]]:
         """What it said itself, line by line."""

@@ -23,6 +23,7 @@ from fakes.kube.api import Api, Lost
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.requests import TOKEN, Asked
 from fakes.services.oci_registry import self_signed
+from fakes.waiting import PATIENCE_SECONDS
 
 from rollouts.adapters.sockets import free_port
 from rollouts.kube.client import KubeClient
@@ -101,9 +102,6 @@ def write_kubeconfig(path: Path, servers: Mapping[str, str], authority: bytes, *
 T = TypeVar("T")
 Message = MutableMapping[str, Any]
 
-_PATIENCE_SECONDS = 10.0
-_ACTION_SECONDS = 60.0
-
 
 class FakeServers:
     """Several regions' API servers in one thread, each on its own port.
@@ -134,19 +132,19 @@ class FakeServers:
         async def run() -> T:
             return action()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_PATIENCE_SECONDS)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_SECONDS)
 
     def run(self, action: Coroutine[Any, Any, T]) -> T:
         """As `do`, for what has to be waited for there."""
-        return asyncio.run_coroutine_threadsafe(action, self._loop).result(_ACTION_SECONDS)
+        return asyncio.run_coroutine_threadsafe(action, self._loop).result(PATIENCE_SECONDS)
 
     def vanish(self, region: str) -> None:
         """Close its port."""
-        asyncio.run_coroutine_threadsafe(self.stop(region), self._loop).result(_PATIENCE_SECONDS)
+        asyncio.run_coroutine_threadsafe(self.stop(region), self._loop).result(PATIENCE_SECONDS)
 
     def come_back(self, region: str) -> None:
         """Open the same port again."""
-        asyncio.run_coroutine_threadsafe(self.start(region), self._loop).result(_PATIENCE_SECONDS)
+        asyncio.run_coroutine_threadsafe(self.start(region), self._loop).result(PATIENCE_SECONDS)
 
     async def start(self, region: str) -> None:
         api = self._apis[region]
@@ -198,9 +196,9 @@ def serving(apis: Mapping[str, Api], folder: Path, *, namespace: str = "default"
             servers.come_back(region)
         yield servers
     finally:
-        asyncio.run_coroutine_threadsafe(servers.stop_all(), loop).result(_PATIENCE_SECONDS)
+        asyncio.run_coroutine_threadsafe(servers.stop_all(), loop).result(PATIENCE_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(_PATIENCE_SECONDS)
+        thread.join(PATIENCE_SECONDS)
         loop.close()
 
 

@@ -20,6 +20,7 @@ from fakes.engines.vllm_home import write_vllm_home
 from fakes.services.embedded_mlflow import write_tables
 from fakes.services.shared import shared
 from fakes.services.sockets import begun, end, free_address
+from fakes.waiting import PATIENCE_SECONDS, until
 
 from registry.deliveries import MlflowDeliveries
 from registry.mlflow_client import open_client
@@ -122,7 +123,7 @@ def _begun(
         tables.close()
     uri, log = f"{scheme}://{address}", folder / "server.log"
     every = {**NO_JOBS, **own, **(settings or {})}
-    process = begun(command, ready=f"{uri}/health", log=log, within=300, settings=every)
+    process = begun(command, ready=f"{uri}/health", log=log, settings=every)
     return process, uri
 
 
@@ -222,7 +223,6 @@ def _runs(process: psutil.Process) -> bool:
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 SECRET = "a secret of thirty-two characters"
-PATIENCE_SECONDS = 300.0
 
 
 class TriggerGround:
@@ -280,10 +280,10 @@ class TriggerGround:
 
     def until(self, holds: Callable[[], object]) -> None:
         """Wait until it holds, or fail with what every command has said."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not holds():
-            assert time.monotonic() < deadline, f"waited in vain\n{self.said()}"
-            time.sleep(0.1)
+        try:
+            until("what it was asked for", lambda: bool(holds()))
+        except AssertionError as error:
+            raise AssertionError(self.said()) from error
 
     def set_alias(self, version: int) -> None:
         """Make it the challenger."""

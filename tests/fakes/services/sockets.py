@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from fakes.services.http import QuietHandler, answering
+from fakes.waiting import PATIENCE_SECONDS
 
 from rollouts.adapters.sockets import free_port
 
@@ -36,9 +37,9 @@ def free_address() -> str:
 
 
 def begun(
-    command: Sequence[str], *, ready: str, log: Path, within: float = 120, settings: Mapping[str, str] | None = None
+    command: Sequence[str], *, ready: str, log: Path, settings: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start `command`; returns once it answers at the URL `ready`, which it must `within` so many seconds.
+    """Start `command`; returns once it answers at the URL `ready`.
 
     `settings` are environment variables besides our own.
     """
@@ -46,9 +47,9 @@ def begun(
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, env=environment)
     try:
-        until = time.monotonic() + within
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not _answers(ready):
-            assert process.poll() is None and time.monotonic() < until, log.read_text()
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
     except BaseException:
         end(process)
@@ -69,10 +70,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def running(
-    command: Sequence[str], *, ready: str, log: Path, within: float = 120, settings: Mapping[str, str] | None = None
+    command: Sequence[str], *, ready: str, log: Path, settings: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """While `command` runs; as `begun`."""
-    process = begun(command, ready=ready, log=log, within=within, settings=settings)
+    process = begun(command, ready=ready, log=log, settings=settings)
     try:
         yield
     finally:

@@ -6,16 +6,15 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.clusters.served import Clusters, clusters, delivery_to
+from fakes.waiting import until
 
 PAGE = (Path(__file__).parents[3] / "docs/guides/break-glass.md").read_text()
 COMMANDS = re.findall(r"^\$ (kubectl .*)$", PAGE, re.MULTILINE)
-SETTLE_SECONDS = 20.0
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
@@ -42,10 +41,7 @@ def named(part: str) -> str:
 
 
 def until_users_are_back(there: Clusters) -> None:
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while there.splits() != [(0, 0)]:
-        assert time.monotonic() < deadline, there.splits()
-        time.sleep(0.1)
+    until("users are back", lambda: there.splits() == [(0, 0)])
 
 
 def test_an_abort_by_kubectl_takes_users_back(there: Clusters, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from alike import one_of
+from fakes.waiting import PATIENCE_SECONDS
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
-SECONDS = 60.0
 TYPED = {
     "tidegate stat": "status",
     "tidegate gate co": "compare",
@@ -55,8 +55,8 @@ def zsh(tmp_path: Path, environment: dict[str, str]) -> Iterator[int]:
 
 
 def until(terminal: int, wanted: bytes) -> bytes:
-    """What the terminal shows up to `wanted`, or in all of `SECONDS`."""
-    shown, deadline = b"", time.monotonic() + SECONDS
+    """What the terminal shows up to `wanted`, or in all of `PATIENCE_SECONDS`."""
+    shown, deadline = b"", time.monotonic() + PATIENCE_SECONDS
     while wanted not in shown and time.monotonic() < deadline:
         if select.select([terminal], [], [], 0.2)[0]:
             shown += os.read(terminal, 4096)

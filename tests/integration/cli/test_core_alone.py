@@ -54,7 +54,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow(reason="an environment of 320 MB is installed")
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("command", "spec", "options"),
     [

@@ -6,10 +6,10 @@ import os
 import pty
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from fakes.waiting import PATIENCE_SECONDS, until
 
 DELIVERY = """
 import asyncio, os, signal, sys
@@ -46,14 +46,11 @@ def test_users_go_back_unless_it_was_started_to_go_on(tmp_path: Path, nohup: boo
     process = subprocess.Popen(command, cwd=tmp_path, stdin=its, stdout=its, stderr=its, start_new_session=True)
     try:
         os.close(its)
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "on the canary").exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        until("it begins", lambda: (tmp_path / "on the canary").exists() or process.poll() is not None)
         os.close(terminal)
         if nohup:
             process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE_SECONDS)
         assert (tmp_path / "back").exists()
         if nohup:
             # Nothing was heard before it was told to end.

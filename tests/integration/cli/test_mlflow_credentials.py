@@ -18,7 +18,6 @@ from tidegate.core.errors import OutsideError
 from tidegate.testing import write_tiny_model
 
 pytestmark = [
-    pytest.mark.timeout(900),
     pytest.mark.slow(reason="an MLflow server of its own, by its own command"),
 ]
 

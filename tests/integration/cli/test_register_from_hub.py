@@ -18,8 +18,6 @@ from registry.files import digest_files
 from registry.versions import MlflowRegistry
 from tidegate.testing import write_tiny_model
 
-pytestmark = pytest.mark.timeout(300)
-
 OLD, NEW = "a" * 40, "b" * 40
 TOKEN = "hf_of-the-team"
 COMMANDS = """

@@ -18,13 +18,12 @@ import pytest
 from fakes.clusters.region import NAME, NAMESPACE
 from fakes.clusters.served import Clusters, clusters, delivery_to
 from fakes.terminal import Tidegate
+from fakes.waiting import PATIENCE_SECONDS
 
 from rollouts.adapters.sockets import free_port
 
 REGION = "eu-west-1"
 TIDEGATE = "import sys; from tidegate.cli import main; sys.exit(main(sys.argv[1:]))"
-SOON_SECONDS = 90.0
-"""For a broken product only."""
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def answer(port: int, path: str) -> tuple[int, str]:
 
 
 def until(port: int, path: str, status: int) -> str:
-    deadline = time.monotonic() + SOON_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while (said := answer(port, path))[0] != status:
         assert time.monotonic() < deadline, said
         time.sleep(0.1)
@@ -80,7 +79,7 @@ def test_it_is_ready_says_so_and_ends_when_it_is_told(there: Clusters, tmp_path:
         assert process.stdout is not None
         assert process.stdout.readline() == "guarded\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(90) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_without_its_rights_it_lives_is_not_ready_and_says_which_it_lacks(there: Clusters, tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from fakes.services.sockets import free_address, running
 from pipelines.triggers.app import WEBHOOK
 from pipelines.triggers.webhooks import DELIVERY_ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.mark.slow(reason="serve twice, and a process for each delivery")
 def test_an_alias_starts_a_delivery_once_and_one_that_nobody_heard_of_is_found(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from registry.files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 from tidegate.testing import write_tiny_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 
 class MetricsReader:

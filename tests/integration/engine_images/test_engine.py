@@ -16,7 +16,7 @@ from engine_images.memory import DEFAULT_KV_CACHE_BYTES, MEBIBYTE, block_tokens,
 from engine_images.shape import shape_of
 from slo.metrics import VLLM
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

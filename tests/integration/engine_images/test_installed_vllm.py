@@ -80,7 +80,6 @@ LOOKED_UP = {
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_what_is_said_of_arguments_is_true_of_the_installed_vllm() -> None:
     python = find_engine_environment().python
     done = subprocess.run([python, "-c", OPTIONS], capture_output=True, text=True, check=True)
@@ -134,7 +133,6 @@ def ask(model: Path, lines: list[Arguments]) -> list[str | None]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_vllm_reads_the_arguments_as_the_spec_meant_them() -> None:
     environment = find_engine_environment()
     words = command_line(ARGS)
@@ -154,7 +152,6 @@ def test_vllm_reads_the_arguments_as_the_spec_meant_them() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_no_text_that_a_spec_may_set_by_itself_is_imported(tmp_path: Path) -> None:
     names = ask(write_tiny_model(tmp_path), IMPORTED_BY_NOBODY)
     assert None not in names

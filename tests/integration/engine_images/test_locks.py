@@ -28,7 +28,6 @@ def asked(*arguments: str | Path, folder: Path) -> str:
 
 
 @pytest.mark.index
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("machine", ["x86_64", long("aarch64")])
 @pytest.mark.parametrize("platform", [CPU, CUDA])
 def test_every_package_has_a_wheel_with_a_hash_of_the_lock(
@@ -47,7 +46,6 @@ def test_every_package_has_a_wheel_with_a_hash_of_the_lock(
 
 @pytest.mark.long
 @pytest.mark.index
-@pytest.mark.timeout(120)
 def test_the_lock_for_cuda_is_a_resolution_of_what_was_asked_for(tmp_path: Path) -> None:
     # What stands in the output file already is preferred.
     again = tmp_path / "engine.lock"

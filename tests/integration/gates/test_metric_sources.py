@@ -23,6 +23,7 @@ from fakes.services.chat_servers import chat_server
 from fakes.services.http import page
 from fakes.services.prometheus import asked, prometheus
 from fakes.services.sockets import running
+from fakes.waiting import PATIENCE_SECONDS
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 from gates.adapters.prometheus import PrometheusSource
@@ -224,7 +225,7 @@ def observed_users(folder: Path) -> Iterator[tuple[Users, PrometheusSource, str]
 def until_scraped_twice(url: str) -> None:
     """Return once each target has answered two scrapes from now on: the first may have begun before."""
     now, seen = time.time(), defaultdict[str, set[float]](set)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(seen) < TARGETS or any(len(times) < 2 for times in seen.values()):
         assert time.monotonic() < deadline, seen
         time.sleep(0.05)

@@ -15,6 +15,7 @@ from statistics import median
 import psutil
 import pytest
 from fakes.services.chat_servers import WORDS, chat_server
+from fakes.waiting import PATIENCE_SECONDS
 
 from gates.evidence.request_record import RecordReader, RequestRecord
 from pipelines.adapters.load.process import LoadProcess, start_load
@@ -38,7 +39,7 @@ def start(
 
 
 async def wait_for_records(load: LoadProcess, count: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while load.totals().requests < count:
         load.check()
         assert time.monotonic() < deadline, "the load wrote no records"
@@ -110,25 +111,25 @@ from pipelines.adapters.load.process import start_load
 load = start_load({{"eu": "http://127.0.0.1:9"}}, rate=5, prompts=["What?"], model="m",
                   max_tokens=4, records=Path({str(tmp_path / "users.jsonl")!r}))
 print(load.pids[0], flush=True)
-time.sleep(60)
+time.sleep(600)
 """
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=dict(os.environ))
     assert parent.stdout is not None
     load = psutil.Process(int(parent.stdout.readline()))
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not (tmp_path / "users.jsonl").stat().st_size and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    load.wait(timeout=60)
+    load.wait(timeout=PATIENCE_SECONDS)
 
 
 async def test_a_load_that_ended_by_itself_says_so(tmp_path: Path) -> None:
     load = start(tmp_path, {"eu-west-1": "no address"})
     (pid,) = load.pids
     os.kill(pid, 9)
-    psutil.Process(pid).wait(timeout=60)
+    psutil.Process(pid).wait(timeout=PATIENCE_SECONDS)
     with pytest.raises(OutsideError, match="the load ended with code"):
         load.check()
         await asyncio.sleep(0.1)

@@ -31,7 +31,6 @@ from tidegate.core.clock import SystemClock
 # However many users a busy machine serves in a minute, there must be enough of them.
 pytestmark = [
     pytest.mark.slow(reason="two trials with real engines behind a real Envoy, a minute of users each"),
-    pytest.mark.timeout(600),
 ]
 
 FASTER = 10.0

@@ -22,7 +22,6 @@ from rollouts.kube.resources import WORKFLOWS
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, UsageError
 
-pytestmark = pytest.mark.timeout(120)
 REQUEST = DeliveryRequest(model="support-llm", version="7", alias="challenger")
 ENTRY = QueuedRequest(number=1, request=REQUEST, since=EVER, tries=1)
 HUB = "hub"

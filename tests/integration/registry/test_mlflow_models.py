@@ -57,7 +57,6 @@ def test_weights_lie_in_the_store_once_next_to_their_sums(
 
 
 @pytest.mark.skipif(not ENGINE_PYTHON.exists(), reason="no engine environment; `tidegate setup` makes it")
-@pytest.mark.timeout(900)
 @pytest.mark.long
 def test_mlflows_own_loader_loads_it_where_transformers_is(
     registry: MlflowRegistry, tracking_uri: str, name: str, folder: Path

@@ -5,13 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from engine_images.entrypoint.journal import EventLog
 from engine_images.entrypoint.weights import Source, ensure
 from registry.versions import MlflowRegistry
-
-pytestmark = pytest.mark.timeout(240)
 
 
 def test_the_entrypoint_pulls_a_versions_files_from_mlflow_itself(

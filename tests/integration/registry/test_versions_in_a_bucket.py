@@ -16,7 +16,7 @@ from registry.files import digest_files
 from registry.mlflow_client import open_client
 from registry.versions import MlflowRegistry
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow(reason="a bucket's server, and a process for each command")]
+pytestmark = [pytest.mark.slow(reason="a bucket's server, and a process for each command")]
 WITHOUT = """
 import os, sys
 for name in os.environ["TEST_NOT_INSTALLED"].split():

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from fakes.engines.local_fleet import REGION, Users, delivery, stand_in
+from fakes.waiting import PATIENCE_SECONDS
 
 from rollouts.adapters import host_client
 from rollouts.adapters.host_client import FleetHost
@@ -69,8 +70,8 @@ def family(pid: int) -> list[psutil.Process]:
     return [host, *host.children(recursive=True)]
 
 
-async def gone(processes: list[psutil.Process], *, seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
+async def gone(processes: list[psutil.Process]) -> bool:
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while any(running(process) for process in processes):
         if time.monotonic() > deadline:
             return False
@@ -93,7 +94,7 @@ async def test_no_child_outlives_a_killed_host(host: FleetHost, state: Path) -> 
     with pytest.raises(HostGone) as lost:
         await host.fleet(REGION).observe()
     assert lost.value.exit_code is ExitCode.OUTSIDE
-    assert await gone(processes, seconds=3)
+    assert await gone(processes)
     assert await host_client.attach(state) is None
 
 
@@ -122,7 +123,7 @@ async def test_others_find_the_one_host_of_a_folder_and_its_end_leaves_nothing(h
     processes = family(host.pid)
     assert len(processes) == 7, "the host; Prometheus, Envoy and one engine, each with its guard"
     await host.stop()
-    assert await gone(processes, seconds=1)
+    assert await gone(processes)
     await host.stop()
 
 
@@ -213,7 +214,7 @@ async def test_a_detached_host_is_stopped_by_the_one_who_attaches(state: Path) -
     other = await host_client.attach(state)
     assert other is not None
     await other.stop()
-    assert await gone(processes, seconds=5)
+    assert await gone(processes)
     await started.stop()
 
 
@@ -234,7 +235,7 @@ async def test_prometheus_tells_services_regions_roles_and_versions_apart(host: 
 
 async def until_measured(host: FleetHost, http: Http, metric: str, labels: dict[str, str], *, at_least: int) -> None:
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         reply = await http.get(f"{host.prometheus_url}/api/v1/query?query={metric}{{{selector}}}")
         if any(float(series["value"][1]) >= at_least for series in reply.json()["data"]["result"]):

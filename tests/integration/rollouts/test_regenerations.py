@@ -11,6 +11,7 @@ import psutil
 import pytest
 from alike import long
 from fakes.engines.local_fleet import SharedHosts, Users, kill, process_of, stand_in
+from fakes.waiting import PATIENCE_SECONDS
 
 from rollouts.adapters.host_client import FleetHost, LocalRegionClient
 from rollouts.adapters.http import Http
@@ -18,8 +19,6 @@ from rollouts.adapters.http import Http
 pytestmark = pytest.mark.slow(reason="Prometheus scrapes what users were answered")
 
 METRIC = "envoy_vhost_vcluster_upstream_rq_total"
-PATIENCE_SECONDS = 60
-"""A scrape every 2 s, and a loaded machine."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ async def series(region: Region) -> Mapping[tuple[str, str], float]:
     """What Prometheus knows of it, by role and version."""
     query = f'{METRIC}{{region="{region.fleet.region}"}}'
     async with Http() as http:
-        reply = await http.get(f"{region.host.prometheus_url}/api/v1/query?query={query}", timeout=10)
+        reply = await http.get(f"{region.host.prometheus_url}/api/v1/query?query={query}")
     found = reply.json()["data"]["result"]
     return {(each["metric"]["role"], each["metric"]["version"]): float(each["value"][1]) for each in found}
 

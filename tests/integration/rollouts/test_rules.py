@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import psutil
 import pytest
 from fakes.engines.local_fleet import newest_with
 from fakes.services.http import page
+from fakes.waiting import eventually
 
 from rollouts.adapters.host_client import FleetHost
 from rollouts.adapters.http import Http
@@ -43,7 +43,7 @@ async def ask(host: FleetHost) -> AsyncIterator[Ask]:
     async with Http() as http:
 
         async def data(path: str) -> Any:
-            return (await http.get(f"{host.prometheus_url}/api/v1/{path}", timeout=10)).json()["data"]
+            return (await http.get(f"{host.prometheus_url}/api/v1/{path}")).json()["data"]
 
         yield data
 
@@ -58,14 +58,19 @@ def running(state: Path) -> psutil.Process:
     return newest_with(f"--config.file={state}/fleet/prometheus/prometheus.yml")
 
 
-async def value(ask: Ask, query: str, *, within: float = 120) -> float:
+async def answered(ask: Ask, query: str) -> list[Any] | None:
+    """None while it is empty."""
+    return (await ask(f"query?query={query}"))["result"] or None
+
+
+async def silent(ask: Ask) -> bool:
+    return await answered(ask, 'up{job="delivery"}') is None
+
+
+async def value(ask: Ask, query: str) -> float:
     """The query's first answer."""
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
-        if found := (await ask(f"query?query={query}"))["result"]:
-            return float(found[0]["value"][1])
-        await asyncio.sleep(0.2)
-    raise AssertionError(f"{query} has no value")
+    found = await eventually(f"{query} has a value", lambda: answered(ask, query))
+    return float(found[0]["value"][1])
 
 
 @pytest.mark.slow(reason="rules are evaluated every ten seconds")
@@ -79,10 +84,7 @@ async def test_rules_are_evaluated_replaced_and_refused(host: FleetHost, state: 
     assert await value(ask, 'tidegate:targets:count{job="delivery"}') == 1
     assert (await ask("query?query=other_number"))["result"] == []
     await host.forget("support-llm")
-    deadline = time.monotonic() + 120
-    while (await ask('query?query=up{job="delivery"}'))["result"]:
-        assert time.monotonic() < deadline, "still scraped"
-        await asyncio.sleep(0.2)
+    await eventually("it is scraped no more", lambda: silent(ask))
     await host.forget("support-llm")
 
     await host.load_rules(RULES.format(group="good"))

@@ -17,11 +17,11 @@ from string import Template
 from typing import Any
 
 import pytest
-from e2e.machine import until
 from fakes.metrics.queries import metric_of, series_of
 from fakes.metrics.slos import COST, SLOS
 from fakes.services.http import page
 from fakes.services.prometheus import asked, prometheus
+from fakes.waiting import until
 
 from slo.catalogue import group_of
 from slo.dashboards.grafana import ANYTHING, SELECTORS, dashboard_json, dashboards_of, panels_of
@@ -36,8 +36,6 @@ pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="need
 
 SERVICE, ANOTHER, COUNTED_BY_ENGINES = "chat", "code", "batch"
 SERVICES = {SERVICE: CountedBy.PROXY, ANOTHER: CountedBy.PROXY, COUNTED_BY_ENGINES: CountedBy.ENGINE}
-SECONDS = 60.0
-"""Recorded series rest on others, some three evaluations deep, and rates on two scrapes."""
 
 VARIABLE_QUERIES = [
     (found[1], f"{{{{{found[2]}}}}}")
@@ -134,11 +132,8 @@ def test_every_query_of_every_panel_has_data(url: str) -> None:
         for panel in panels_of(dashboard)
         for query in panel["queries"]
     } | {(SERVICE, SELECTORS["firing"], ""), *((SERVICE, *query) for query in VARIABLE_QUERIES)}
-    deadline = time.monotonic() + SECONDS
-    while waiting and time.monotonic() < deadline:
-        waiting = {each for each in waiting if not answered(url, *each)}
-        time.sleep(1)
-    assert waiting == set()
+    for query in sorted(waiting):
+        until(f"{query} is answered", lambda query=query: answered(url, *query))
 
 
 def test_the_rules_of_two_services_are_evaluated_side_by_side(url: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 from fakes.engines.exposition import exporter
 from fakes.services.http import page
 from fakes.services.prometheus import asked, prometheus
+from fakes.waiting import until
 from prometheus_client import CollectorRegistry, GCCollector, generate_latest
 from pydantic.alias_generators import to_snake
 
@@ -86,10 +86,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def wait_for(url: str, query: str) -> None:
-    until = time.monotonic() + 120
-    while not asked(url, query):
-        assert time.monotonic() < until, asked(url, '{__name__=~".+"}')
-        time.sleep(0.2)
+    until(f"{query} has a value", lambda: bool(asked(url, query)))
 
 
 def labels(url: str, query: str) -> list[dict[str, str]]:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e.machine import until
 from fakes.engines.engine_image import Process1, open_streams, until_open, until_refused, write_engine_root
 from fakes.engines.stand_in_vllm import UNTIL
+from fakes.waiting import until
 
 Start = Callable[..., Process1]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e.machine import until
 from fakes.engines.engine_image import Process1, open_streams, until_refused, write_engine_root
+from fakes.waiting import until
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.entrypoint.journal import Died
