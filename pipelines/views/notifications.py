@@ -12,20 +12,11 @@ from functools import partial
 
 from pipelines.authority.approvals import FREEZE, answering
 from pipelines.events.listeners import QueuedListener
-from pipelines.events.payloads import (
-    AnswersAllow,
-    Closing,
-    LeftBehind,
-    Opening,
-    Returned,
-    StepFailure,
-    Waiting,
-    payload_of,
-)
+from pipelines.events.payloads import Closing, LeftBehind, StepFailure, Waiting
 from pipelines.model import Ending, Plan
 from pipelines.ports import Listener
 from pipelines.views.wording import ENDINGS
-from registry.model import Event
+from registry.model import Event, EventKind
 from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value
 
@@ -96,14 +87,15 @@ def subject_of(plan: Plan, delivery: str) -> DeliverySubject:
 def notification_of(event: Event, subject: DeliverySubject) -> Notification | None:
     """What to tell of an event; None for nearly all of them."""
     text, outcome = "", None
-    match payload_of(event):
-        case Opening():
+    match event.kind:
+        case EventKind.STARTED if event.step == "delivery":
             kind, headline = NotificationKind.OPENED, f"{subject} is on its way to {', '.join(subject.regions)}"
             text = f"The champion is version {subject.champion}."
-        case StepFailure(ending=Ending() as ending) if ending in VERDICTS:
+        case EventKind.FAILED if (ending := StepFailure.of(event).ending) in VERDICTS:
             kind, headline = NotificationKind.STOPPED, f"{subject} is stopped in {event.step}"
             text, outcome = event.message, str(ending)
-        case Waiting() as waiting if waiting.approval or waiting.frozen_until:
+        case EventKind.WAITING:
+            waiting = Waiting.of(event)
             by = f" by {waiting.by}" if waiting.by else ""
             command = answering(subject.delivery, waiting.approval or FREEZE, names=waiting.evidence is None)
             kind, headline = NotificationKind.FREEZE, f"{subject} waits {event.message}"
@@ -111,14 +103,15 @@ def notification_of(event: Event, subject: DeliverySubject) -> Notification | No
             if waiting.approval:
                 kind, headline = NotificationKind.APPROVAL, f"{subject} waits for an approval of {waiting.approval}{by}"
                 text = f"{command}, or with `--refuse --reason TEXT`"
-        case AnswersAllow():
+        case EventKind.ALLOWED:
             kind, headline = NotificationKind.APPROVAL, f"{subject} goes on: {event.message}"
-        case LeftBehind(left=left):
-            regions = " and ".join(each.region for each in left)
+        case EventKind.LEFT:
+            regions = " and ".join(each.region for each in LeftBehind.of(event).left)
             kind, headline, text = NotificationKind.LEFT, f"{subject} is still open in {regions}", event.message
-        case Returned():
+        case EventKind.RETURNED:
             kind, headline = NotificationKind.LEFT, f"{subject}: {event.message}"
-        case Closing() as closing:
+        case EventKind.CLOSED:
+            closing = Closing.of(event)
             kind, headline = NotificationKind.CLOSED, f"{subject} {ENDINGS.get(closing.outcome, closing.outcome)}"
             text, outcome = closing.reason or event.message, closing.outcome
         case _:

@@ -8,10 +8,7 @@ import pytest
 from fakes.delivery.records import Delivery, bad_answers, delivered
 from fakes.delivery.world import World
 
-from pipelines.events.payloads import (
-    Closing,
-    payload_of,
-)
+from pipelines.events.payloads import Closing
 from pipelines.events.state import (
     DeliveryState,
     done_steps,
@@ -31,14 +28,13 @@ from tidegate.testing import START
 
 def test_a_kind_of_a_newer_tidegate_is_none_of_ours() -> None:
     newer = Event(at=START, step="build", kind="weighed", message="", data={"kilograms": 3})
-    assert payload_of(newer) is None
     assert DeliveryState().apply(newer) == DeliveryState()
 
 
 def test_an_event_that_carries_something_else_is_told_in_one_line() -> None:
     wrong = Event(at=START, step="canary@a/5", kind="traffic", message="", data={"region": "a", "weight": "all"})
     with pytest.raises(NotGenuine, match=r"cannot be read: canary@a/5.traffic.weight: Input should be a valid"):
-        payload_of(wrong)
+        state_of([wrong])
 
 
 def weights(story: DeliveryState, region: str) -> list[int]:
