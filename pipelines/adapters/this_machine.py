@@ -171,14 +171,8 @@ async def serve_champion(
 ) -> LoadTotals | None:
     """Serve the champion in every region until a signal; `announce` gets a line for each region that serves.
 
-    Args:
-        spec: the delivery's.
-        folder: of the spec.
-        state: where the fleet lives.
-        tracking_uri: of MLflow; None for the store in the state folder.
-        announce: hears where each region answers.
-        detach: return once every region serves, and leave the fleet up.
-        users: play the users that the spec describes; also where a fleet runs already.
+    `announce` hears where each region answers. With `detach` it returns once every region serves, and leaves the fleet
+    up; with `users` those that the spec describes are played, also where a fleet runs already.
 
     Returns:
         What became of the users' requests.

@@ -53,17 +53,9 @@ async def serve_triggers(
 ) -> None:
     """Receive and reconcile until Ctrl-C or SIGTERM.
 
-    Args:
-        spec: the delivery's.
-        spec_path: its file.
-        listener: where it answers; what names models and hosts, only on the loopback or with a password.
-        state: where requests are kept.
-        tracking_uri: of MLflow.
-        context: of the cluster of workflows; None for the current one.
-        workflows: whether workflows are started; else processes.
-        every: between two looks at the registry.
-        secrets: with which MLflow signs; none to believe no webhook.
-        register: the address at which MLflow reaches this receiver; None to register no webhook.
+    `context` is that of the cluster of `workflows`. `secrets` are those that MLflow signs with; none to believe no
+    webhook. `register` is the address at which MLflow reaches this receiver; None to register no webhook. What names
+    models and hosts is answered on the loopback only, or to who has the password.
     """
     model, alias = spec.model.name, spec.model.origin
     triggers = MlflowTriggers(mlflow_address(state.root, tracking_uri))

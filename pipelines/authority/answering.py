@@ -99,10 +99,7 @@ class AnswerVerifier:
     def answer(self, question: Question, event: Event, events: Sequence[Event]) -> Answer:
         """One answer, and whether it counts.
 
-        Args:
-            question: what it should be an answer to.
-            event: as it stands in the ledger, or would.
-            events: of the ledger, which say who asked for the delivery.
+        `event` is as it stands in the ledger, or would; `events` say who asked for the delivery.
 
         Raises:
             OutsideError: it cannot be checked now.
@@ -180,10 +177,7 @@ def _said(event: Event, ignored: str) -> Answer:
 def refuse_unanswerable(approvals: Sequence[ApprovalSpec], approvers: ApproversSpec, *, asked: bool) -> None:
     """Say no to a delivery that would wait in vain, since nobody could prove that they may approve it.
 
-    Args:
-        approvals: of the spec.
-        approvers: of the trust file.
-        asked: whether somebody proves who asks for the delivery.
+    `asked` is whether somebody proves who asks for the delivery.
 
     Raises:
         UsageError: the first approval that nobody could give, and what to write.

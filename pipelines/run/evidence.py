@@ -131,13 +131,7 @@ async def watch_trial(
 ) -> None:
     """As `watch`, of a stage that is asked by its feeds, and by what it gathers itself.
 
-    Args:
-        context: of the delivery.
-        step: of it.
-        trial: that its gates judge.
-        feeds: where it is counted what users, copies and engines do.
-        settings: of the stage, which say how long it lasts.
-        gatherers: by whom it gathers more.
+    `feeds` are where it is counted what users, copies and engines do, `gatherers` by whom the stage gathers more.
     """
     taken = context.clock.now()
 

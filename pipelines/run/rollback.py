@@ -179,11 +179,8 @@ async def take_back_the_rest(
 ) -> tuple[Left, ...]:
     """Try again and again what is not back, until it is, or `patience.back` is over, or a person has waited enough.
 
-    Args:
-        context: of the delivery.
-        ways: the first try of every region, over or not.
-        since: when they were asked first.
-        so_far: how the delivery ends, as it is told with the regions that are open.
+    `ways` are the first try of every region, over or not, asked `since`; `so_far` is how the delivery ends, as it is
+    told with the regions that are open.
 
     Returns:
         What is open in the end.

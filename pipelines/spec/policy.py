@@ -127,10 +127,7 @@ def root_of(spec_path: Path) -> Path:
 def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecConflict]:
     """Every named file that lies outside `root`, by a link or not, or is none; one that is missing is nobody's.
 
-    Args:
-        spec: names files by their paths from `folder`.
-        folder: where the spec lies.
-        root: as `root_of` says, or the operator.
+    The spec names files by their paths from `folder`; `root` is as `root_of` says, or the operator.
     """
     for where, path in named_files(spec):
         real = (folder / path).resolve()

@@ -18,7 +18,6 @@ from pipelines.errors import Stopped
 from pipelines.events.payloads import VerdictPayload
 from pipelines.model import ENDING_OF, Ending, PlanStep
 from pipelines.plan.gates import offline_rollback
-from pipelines.ports import ChatAnswer
 from pipelines.run.context import AskCommand, Context
 from pipelines.run.regions import both_arms, refuse_dead_canary
 from pipelines.spec.policy import golden_set
@@ -172,8 +171,8 @@ async def smoke(context: Context, step: PlanStep) -> None:
     registered = await call_in_thread(context.tokenizer.encode, folder, CONVERSATION)
     async with canary_is_asked(context, step, "answers"):
         # One after the other: asked together they would be one batch.
-        first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
-        second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+        _, first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+        _, second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
     async with canary_is_asked(context, step, "tokenizer"):
         served = await context.chat.tokenize(canary.url, model, CONVERSATION)
     for verdict in (_answers(first), _tokenizer(served, registered), _same_twice(first, second)):
@@ -186,9 +185,9 @@ def _verdict(gate: str, good: bool, reason: str, numbers: Mapping[str, float]) -
     return Verdict(gate=gate, outcome=GateOutcome.PASS if good else GateOutcome.FAIL, reason=reason, numbers=numbers)
 
 
-def _answers(answer: ChatAnswer) -> Verdict:
-    tokens = len(answer.tokens)
-    return _verdict("answers", tokens > 0, f"{tokens} tokens to a first prompt", {"tokens": float(tokens)})
+def _answers(tokens: Sequence[int]) -> Verdict:
+    numbers = {"tokens": float(len(tokens))}
+    return _verdict("answers", bool(tokens), f"{len(tokens)} tokens to a first prompt", numbers)
 
 
 def _tokenizer(served: Sequence[int], registered: Sequence[int]) -> Verdict:
@@ -204,10 +203,10 @@ def _tokenizer(served: Sequence[int], registered: Sequence[int]) -> Verdict:
     return _verdict("tokenizer", same, reason, {"served_tokens": len(served), "registered_tokens": len(registered)})
 
 
-def _same_twice(first: ChatAnswer, second: ChatAnswer) -> Verdict:
-    same = first.tokens == second.tokens
+def _same_twice(first: Sequence[int], second: Sequence[int]) -> Verdict:
+    same = first == second
     reason = f"the same prompt gives {'the same' if same else 'other'} tokens the second time"
-    return _verdict("determinism", same, reason, {"tokens": float(len(first.tokens))})
+    return _verdict("determinism", same, reason, {"tokens": float(len(first))})
 
 
 SHOWN = 60
@@ -241,8 +240,8 @@ async def _quality(context: Context, step: PlanStep, gate: str) -> Verdict:
     done = count(1)
 
     async def answer(arm: EngineSet, entry: GoldenPrompt) -> str:
-        asked = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
-        return asked.text
+        reply, _ = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
+        return reply.text
 
     async def of_canary(entry: GoldenPrompt) -> str:
         """A question that no version can answer, such as one that is too long, is not this version's fault."""
