@@ -226,10 +226,11 @@ NO_SERIES = "unknown"
 
 async def _is_scraped(at: PrometheusEndpoint, pod_hash: str) -> bool:
     """Whether a target has that label; of a Prometheus that does not answer the gates will tell."""
-    from pipelines.adapters.series import is_scraped
+    from gates.evidence.names import NAME, UP
+    from pipelines.adapters.series import found_now
 
     try:
-        return await is_scraped(at, {POD_HASH: pod_hash})
+        return bool(await found_now(at, {NAME: UP, POD_HASH: pod_hash}))
     except OutsideError as error:
         note(f"whether engines are scraped is not known: {error}")
         return True

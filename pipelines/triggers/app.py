@@ -225,23 +225,19 @@ class Numbers(Collector):
         self._receiver, self._reconciler, self._service = receiver, reconciler, service
 
     def collect(self) -> Iterable[Metric]:
+        receiver, looked = self._receiver, self._reconciler.looked
+        states = Counter(entry.state for entry in receiver.inbox.standing(receiver.model, receiver.alias))
         heard = CounterMetricFamily(
             "tidegate_serve_messages", "Webhook requests by how they ended.", labels=["outcome"]
         )
-        for outcome in WebhookStatus:
-            heard.add_metric([outcome], self._receiver.heard[outcome])
-        yield heard
-        standing = self._receiver.inbox.standing(self._receiver.model, self._receiver.alias)
-        states = Counter(entry.state for entry in standing)
-        requests = GaugeMetricFamily(
-            "tidegate_serve_requests", "Requests whose mark stands, by state.", labels=["state"]
-        )
-        for state in RequestState:
-            requests.add_metric([state], states[state])
-        yield requests
+        told = "Requests whose mark stands, by state."
+        requests = GaugeMetricFamily("tidegate_serve_requests", told, labels=["state"])
+        for family, counts, values in ((heard, receiver.heard, WebhookStatus), (requests, states, RequestState)):
+            for value in values:
+                family.add_metric([value], counts[value])
+            yield family
         failures = "Looks at the registry that failed."
         yield CounterMetricFamily("tidegate_serve_look_failures", failures, self._reconciler.failures)
-        looked = self._reconciler.looked
         yield GaugeMetricFamily(
             "tidegate_serve_look_timestamp_seconds",
             "When the registry was looked at last and all was well; 0 before the first time.",
@@ -252,22 +248,15 @@ class Numbers(Collector):
             yield from self._of_registry()
 
     def _of_registry(self) -> Iterator[Metric]:
-        own = [self._service, self._receiver.model]
-        aliases = GaugeMetricFamily(
-            "tidegate_registry_alias_info",
-            "1 for the version that an alias of the registry means.",
-            labels=["service", "model", "alias", "version"],
-        )
+        own, labels = [self._service, self._receiver.model], ["service", "model"]
+        told = "1 for the version that an alias of the registry means."
+        aliases = GaugeMetricFamily("tidegate_registry_alias_info", told, labels=[*labels, "alias", "version"])
         for alias, version in sorted(self._reconciler.aliases.items()):
             aliases.add_metric([*own, alias, version], 1)
-        yield aliases
-        running = GaugeMetricFamily(
-            "tidegate_registry_delivery_running",
-            "1 while a delivery of the model is under way, no matter who started it.",
-            labels=["service", "model"],
-        )
+        told = "1 while a delivery of the model is under way, no matter who started it."
+        running = GaugeMetricFamily("tidegate_registry_delivery_running", told, labels=labels)
         running.add_metric(own, self._reconciler.delivers)
-        yield running
+        yield from (aliases, running)
 
 
 def receiver_routes(receiver: Receiver, reconciler: Reconciler) -> list[Route]:

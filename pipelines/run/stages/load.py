@@ -179,7 +179,7 @@ class LoadBlocks:
         )
         assert self._context.loads is not None, "nobody brings load"
         name = f"{self._step.id}.{role}"
-        return await self._context.loads(name, order, self._requests, processes=self._processes)
+        return await self._context.loads(name, order, self._requests, self._processes)
 
     def _load(self, role: str, records: Sequence[RequestRecord]) -> ArmLoad | None:
         return arm_load(records, engines=self._arms[role].engines, engine_hour=self._prices[role])

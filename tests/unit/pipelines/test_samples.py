@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,10 +138,10 @@ ARMS = {ArmName.STABLE: engine(Role.STABLE, "1"), ArmName.CANARY: engine(Role.CA
 
 def answered(
     engines: Engines, clock: FakeClock, client: FakeJudge | None = None, copied: float | None = None
-) -> AnsweredUsers:
+) -> AbstractAsyncContextManager[AnsweredUsers]:
     """Entered while a canary is there."""
     scored = ScoredPairs(Judge(GATE, client or FakeJudge(), seed=1))
-    return AnsweredUsers(engines, clock, ARMS, region="eu", shares=SHARES, scored=scored, copied=copied)
+    return AnsweredUsers(engines, clock, ARMS, region="eu", shares=SHARES, scored=scored, copied=copied).taking()
 
 
 async def passed(clock: FakeClock, seconds: float) -> None:
