@@ -24,7 +24,6 @@ from pipelines.triggers.app import (
     behind_door,
     metrics_route,
     receiver_routes,
-    requests_route,
 )
 from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import MlflowTriggers, Reconciler, Starter
@@ -77,7 +76,7 @@ async def serve_triggers(
         receiver = Receiver(model, alias, secrets, inbox, clock, wake)
         routes, password = receiver_routes(receiver, reconciler), options.password
         if options.is_local or password:
-            routes += [requests_route(receiver), metrics_route(Numbers(receiver, reconciler, spec.metadata.name))]
+            routes.append(metrics_route(Numbers(receiver, reconciler, spec.metadata.name)))
         app = behind_door(routes, hosts=options.names(register), password=password, open_to_all=OPEN_TO_ALL)
         await stack.enter_async_context(listener.answering(app))
         note(f"listening on {listener.address}{WEBHOOK} for {model}@{alias}")

@@ -330,12 +330,8 @@ def _closed(delivery: DeliveryState, event: Event, closing: Closing) -> Delivery
     return delivery.model_copy(update={"steps": steps, "ended": event.at, **ending})
 
 
-SLOWEST_PACE, FASTEST_PACE = 5.0, 0.5
-"""How far the steps so far may stretch or shrink what the remaining ones are expected to take."""
-
-
 def seconds_left(delivery: DeliveryState, now: datetime) -> float | None:
-    """What the remaining steps should still take, at the pace of those so far.
+    """What the remaining steps should still take, when their gates answer as soon as they can.
 
     Waves follow each other; the regions of one go at the same time, so its slowest counts. None when
     no one knows: before the start, after the end, and once anything failed or is rolled back.
@@ -346,26 +342,12 @@ def seconds_left(delivery: DeliveryState, now: datetime) -> float | None:
     # What is being rolled back follows no plan.
     if not delivery.steps or delivery.outcome or troubled:
         return None
-    pace = _pace(delivery.steps, now)
     ahead = (StepStatus.WAITING, StepStatus.RUNNING)
     return expected_seconds(
-        (step.wave, step.region, max(step.expected_seconds * pace - step.seconds(now), 0.0))
+        (step.wave, step.region, max(step.expected_seconds - step.seconds(now), 0.0))
         for step in delivery.steps
         if step.state in ahead
     )
-
-
-def _pace(steps: Iterable[StepState], now: datetime) -> float:
-    """How much longer than expected things take here: over what is finished or overdue."""
-    telling = [
-        step
-        for step in steps
-        if step.state is StepStatus.DONE or (step.started and step.seconds(now) > step.expected_seconds)
-    ]
-    expected = sum(step.expected_seconds for step in telling)
-    if not expected:
-        return 1.0
-    return min(max(sum(step.seconds(now) for step in telling) / expected, FASTEST_PACE), SLOWEST_PACE)
 
 
 class Failed(Value):

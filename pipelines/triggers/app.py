@@ -181,11 +181,9 @@ def is_ip_address(text: str) -> bool:
     return True
 
 
-WEBHOOK, REQUESTS, ALIVE, READY, METRICS = "/webhooks/mlflow", "/requests", "/healthz", "/readyz", "/metrics"
+WEBHOOK, ALIVE, READY, METRICS = "/webhooks/mlflow", "/healthz", "/readyz", "/metrics"
 OPEN_TO_ALL = (WEBHOOK, ALIVE, READY)
 """Anyone who sends webhooks signs them, and probes are asked by number: both may come by any name, and see nothing."""
-SHOWN = 100
-"""Requests that are listed."""
 BODY_SECONDS = 10.0
 """In which a body must have come; MLflow's come in one packet."""
 
@@ -232,10 +230,11 @@ class Numbers(Collector):
         )
         told = "Requests whose mark stands, by state."
         requests = GaugeMetricFamily("tidegate_serve_requests", told, labels=["state"])
-        for family, counts, values in ((heard, receiver.heard, WebhookStatus), (requests, states, RequestState)):
-            for value in values:
-                family.add_metric([value], counts[value])
-            yield family
+        for outcome in WebhookStatus:
+            heard.add_metric([outcome], receiver.heard[outcome])
+        for state in RequestState:
+            requests.add_metric([state], states[state])
+        yield from (heard, requests)
         failures = "Looks at the registry that failed."
         yield CounterMetricFamily("tidegate_serve_look_failures", failures, self._reconciler.failures)
         yield GaugeMetricFamily(
@@ -290,13 +289,3 @@ def alive_route() -> Route:
         return JSONResponse({"status": "ok"})
 
     return Route(ALIVE, alive, methods=["GET"])
-
-
-def requests_route(receiver: Receiver) -> Route:
-    """The last requests, for programs."""
-
-    async def requests(_: Request) -> Response:
-        last = await run_in_threadpool(receiver.inbox.last, SHOWN)
-        return JSONResponse([entry.model_dump(mode="json") for entry in last])
-
-    return Route(REQUESTS, requests, methods=["GET"])

@@ -102,12 +102,6 @@ class RequestQueue:
         with self._transaction() as db:
             _write(db, entry, standing=True)
 
-    def last(self, count: int) -> list[QueuedRequest]:
-        """The entries that came last, newest first, whether they stand or not."""
-        with self._transaction() as db:
-            rows = db.execute("SELECT number, entry FROM entries ORDER BY number DESC LIMIT ?", (count,)).fetchall()
-        return [_entry(row) for row in rows]
-
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:

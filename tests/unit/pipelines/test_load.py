@@ -16,9 +16,7 @@ from pipelines.load import (
     DRAWN,
     LoadOrder,
     LoadShape,
-    Quantiles,
     arm_load,
-    arm_result,
     histogram_in,
     plain_requests,
     requests_like,
@@ -122,18 +120,6 @@ def test_a_block_counts_what_was_answered_in_full_from_first_to_last() -> None:
     assert found.tokens_per_second == 2.0
     assert found.cost == pytest.approx(2 * 3.6 * 5 / 3600)
     assert arm_load([], engines=1, engine_hour=None) is None
-
-
-def test_figures_are_of_all_blocks() -> None:
-    records = [record(100, each / 100) for each in range(1, 101)] + [record(100, 1, ok=False)]
-    load = arm_load(records, engines=1, engine_hour=3600.0)
-    assert load is not None
-    found = arm_result("7", [load], records)
-    assert (found.requests, found.failed, found.errors) == (101, 1, {"cut": 1})
-    assert found.e2e_seconds == Quantiles(p50=0.5, p95=0.95, p99=0.99)
-    assert found.itl_seconds == Quantiles()
-    assert found.tokens_per_second == 1000
-    assert found.tokens_per_cost == pytest.approx(1.0 * 1000 / 1.0)
 
 
 def test_prompts_are_lines_and_keep_what_only_looks_like_the_end_of_one(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from fakes.delivery.records import START
 from fakes.delivery.records import Delivery as Told
 from fakes.delivery.world import a_spec
 
-from pipelines.events.state import SLOWEST_PACE, DeliveryState, StepState, seconds_left, state_of
+from pipelines.events.state import DeliveryState, StepState, seconds_left, state_of
 from pipelines.plan import gates
 from pipelines.plan.gates import OFFLINE, budget_shares
 from pipelines.run.regions import both_arms
@@ -59,20 +59,13 @@ def test_a_wave_takes_as_long_as_its_slowest_region_and_then_bakes() -> None:
     assert seconds_left(story, START) == 60
 
 
-@pytest.mark.parametrize(("times", "pace"), [(1, 1), (2, 2), (1000, SLOWEST_PACE)])
-def test_the_steps_so_far_set_the_pace_of_the_rest(times: float, pace: float) -> None:
-    opened = Told().open()
-    build, *rest = state_of(opened.events).steps
-    story = state_of(opened.pass_through("build", times * build.expected_seconds).events)
-    assert seconds_left(story, opened.now) == pace * sum(step.expected_seconds for step in rest)
-
-
-def test_a_step_that_is_overdue_promises_nothing_for_itself() -> None:
+def test_a_step_that_runs_takes_what_is_left_of_it() -> None:
     opened = Told().open()
     build, *rest = state_of(opened.events).steps
     story = state_of(opened.say("build", "started").events)
-    late = opened.now + timedelta(seconds=2 * build.expected_seconds)
-    assert seconds_left(story, late) == 2 * sum(step.expected_seconds for step in rest)
+    expected = sum(step.expected_seconds for step in rest)
+    assert seconds_left(story, opened.now + timedelta(seconds=1)) == build.expected_seconds - 1 + expected
+    assert seconds_left(story, opened.now + timedelta(hours=1)) == expected
 
 
 def test_once_something_failed_no_one_knows() -> None:
