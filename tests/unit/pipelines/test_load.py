@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-import yaml
-from fakes.delivery.world import GOLDEN, SPEC, a_spec
+from fakes.delivery.world import GOLDEN, a_spec
 
 from gates.evidence.request_record import RequestRecord
 from pipelines.adapters.load.stream import StreamMeter
@@ -22,10 +21,10 @@ from pipelines.load import (
     requests_like,
     shuffled,
 )
-from pipelines.spec.delivery import Delivery, LoadStage
-from pipelines.spec.policy import golden_set, missing_files, prompts_in, user_prompts
+from pipelines.spec.delivery import LoadStage
+from pipelines.spec.policy import golden_set, prompts_in, user_prompts
 from tidegate.core.errors import UsageError
-from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.spec import SpecError
 
 METRICS = """
 # HELP vllm:request_prompt_tokens Number of prefill tokens processed.
@@ -161,15 +160,6 @@ def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
     assert stage.processes_of(1) == 150
     assert LoadStage(arms="serving", concurrency=1000).processes_of(2) == 32
     assert LoadStage(arms="serving").processes_of(1) == 1
-
-
-def test_files_that_it_names_must_be_there(tmp_path: Path) -> None:
-    spec = yaml.safe_load(SPEC)
-    spec["gates"]["throughput"] = {}
-    spec["stages"].insert(1, {"load": {"arms": "serving", "prompts": "p.txt", "lengths": "metrics.txt"}})
-    read = parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")
-    places = [".".join(map(str, odd.where)) for odd in missing_files(read, tmp_path)]
-    assert places == ["stages.0.offline.dataset", "stages.1.load.prompts", "stages.1.load.lengths"]
 
 
 USERS = "traffic: {requests_per_second: 10, prompts: users.txt}"

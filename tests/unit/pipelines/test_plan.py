@@ -182,12 +182,6 @@ def test_of_the_weights_of_the_spec_those_are_proposed_that_would_do() -> None:
     assert "canary: {weights: [30, 45]}" in [each.line for each in refusal.proposals]
 
 
-def test_the_smallest_weight_is_what_decides_whether_a_canary_has_enough_users() -> None:
-    refusal = refused(a_spec(canary="  - canary: {weights: [1, 50], within: 2m}"))
-    assert refusal.message.startswith("canary@eu-west-1/1: gate latency needs about")
-    assert "canary: {weights: [50]}" in [each.line for each in refusal.proposals]
-
-
 def test_likeness_that_no_healthy_version_has_is_refused_whatever_the_traffic() -> None:
     refusal = refused(a_spec(agreement="  agreement: {min_similarity: 0.95, min_pairs: 10}"))
     assert refusal.message == (

@@ -6,11 +6,10 @@ import itertools
 from datetime import timedelta
 
 import pytest
-from fakes.delivery.records import START
 from fakes.delivery.records import Delivery as Told
 from fakes.delivery.world import a_spec
 
-from pipelines.events.state import DeliveryState, StepState, seconds_left, state_of
+from pipelines.events.state import seconds_left, state_of
 from pipelines.plan import gates
 from pipelines.plan.gates import OFFLINE, budget_shares
 from pipelines.run.regions import both_arms
@@ -41,22 +40,6 @@ def test_the_golden_set_and_all_bakes_get_a_tenth_each() -> None:
     bakes = {name: part for name, part in parts.items() if name.startswith("bake@")}
     assert set(bakes) == {"bake@1/a", "bake@1/b", "bake@2/c"}
     assert sum(bakes.values()) == pytest.approx(0.1)
-
-
-def test_waves_of_one_region_take_the_sum_of_their_steps() -> None:
-    story = state_of(Told().open().events)
-    assert seconds_left(story, START) == sum(step.expected_seconds for step in story.steps)
-
-
-def test_a_wave_takes_as_long_as_its_slowest_region_and_then_bakes() -> None:
-    steps = [("deploy@a", "a", 20.0), ("canary@a/5", "a", 30.0), ("deploy@b", "b", 25.0), ("bake@1", None, 10.0)]
-    story = DeliveryState(
-        steps=tuple(
-            StepState(id=name, stage=name.partition("@")[0], region=region, wave=1, expected_seconds=seconds)
-            for name, region, seconds in steps
-        )
-    )
-    assert seconds_left(story, START) == 60
 
 
 def test_a_step_that_runs_takes_what_is_left_of_it() -> None:

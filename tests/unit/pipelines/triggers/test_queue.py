@@ -81,24 +81,6 @@ def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_la
     assert [entry.since for entry in inbox.all] == [NOON, EVER]
 
 
-def test_a_mark_that_is_set_again_after_it_was_gone_is_a_new_request(inbox: Inbox) -> None:
-    inbox.hear("a", request(), NOON)
-    (entry,) = standing(inbox)
-    inbox.update(entry.model_copy(update={"state": RequestState.OVER}))
-    compare(inbox, at=NOON + MINUTE)
-    assert standing(inbox) == []
-    assert inbox.hear("b", request(), NOON + 2 * MINUTE) is WebhookStatus.QUEUED
-
-
-def test_what_is_queued_when_its_mark_goes_is_withdrawn(inbox: Inbox) -> None:
-    inbox.hear("a", request(), NOON)
-    compare(inbox, "8", at=NOON + MINUTE)
-    assert [(entry.request.version, entry.state) for entry in inbox.all] == [
-        ("8", RequestState.QUEUED),
-        ("7", RequestState.WITHDRAWN),
-    ]
-
-
 @given(messages=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), max_size=25))
 def test_whatever_comes_each_version_stands_once_in_the_order_of_arrival(
     tmp_path_factory: pytest.TempPathFactory, messages: list[tuple[int, int]]

@@ -136,10 +136,6 @@ def of(events: Iterable[Event], name: str, **labels: str) -> dict[str, float]:
     }
 
 
-def test_before_a_delivery_has_started_there_is_nothing() -> None:
-    assert list(families(DeliveryState(), delivery="d1")) == []
-
-
 def test_every_series_says_whose_it_is_by_the_name_of_the_delivery() -> None:
     """Two deliveries may move the same model of the registry."""
     story = state_of(delivered()).model_copy(update={"model": "smollm", "spec": "support-llm"})
@@ -170,12 +166,6 @@ def test_the_last_weight_of_a_canary_speaks_for_the_stage() -> None:
         delivery.verdict(f"canary@eu-west-1/{weight}", "latency", "running", "so", after=1, canary_requests=seen)
     numbers = of(delivery.events, "gate_number", gate="latency", stage="canary", region="eu-west-1", version="3")
     assert numbers == {"canary_requests": 12}
-
-
-def test_a_number_that_the_last_verdict_lacks_is_gone() -> None:
-    delivery = Delivery().open().verdict(CANARY, "latency", "running", "so", canary_requests=5, old=1)
-    delivery.verdict(CANARY, "latency", "running", "so", after=1, canary_requests=7)
-    assert of(delivery.events, "gate_number", gate="latency", version="3") == {"canary_requests eu-west-1 canary": 7}
 
 
 def test_what_was_measured_next_to_a_verdict_is_exported_with_it() -> None:

@@ -6,21 +6,19 @@ import asyncio
 import os
 import re
 import shutil
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from alike import some
 from fakes.schemas import problems_in
 from fakes.workflow.cases import CASES, GOLDEN, blueprint, objects, template
 from fakes.workflow.interpreter import DELETED, ERROR, FAILED, LOST, Controller, Ended, Pod, texts, tries_again
 
 from pipelines.events.state import before
-from pipelines.model import Plan, PlanStep, StageName
+from pipelines.model import Plan
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import out_of_reach
 from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
-from pipelines.workflow.template import WEEK, deadline, disks, mutex
+from pipelines.workflow.template import disks, mutex
 from registry.model import ModelVersion
 from tidegate.core.spec import load_spec
 from tidegate.core.yaml_text import yaml_text
@@ -117,42 +115,6 @@ async def test_it_has_the_steps_of_the_plan_in_their_order(case: str) -> None:
         needed = {each.id for each in before(plan, step)}
         parallel = {each.id for each in plan.steps if each.region and each.wave == step.wave} if step.region else set()
         assert needed <= watched.ended_before[step.id] <= needed | parallel, step.id
-
-
-def of(case: str, stage: str, **where: object) -> timedelta:
-    """The deadline of the first such step."""
-    drawn = blueprint(case)
-
-    def fits(step: PlanStep) -> bool:
-        return step.stage == stage and all(getattr(step, name) == value for name, value in where.items())
-
-    return deadline(drawn.spec, drawn.fleet, next(filter(fits, drawn.steps)), drawn.steps)
-
-
-@pytest.mark.parametrize("case", some(CASES, every=3))
-def test_every_step_has_its_own_time_and_that_of_a_silent_region(case: str) -> None:
-    drawn = blueprint(case)
-    own = {
-        StageName.SHADOW: drawn.spec.shadow.within if drawn.spec.shadow else timedelta(0),
-        StageName.CANARY: drawn.spec.canary.within if drawn.spec.canary else timedelta(0),
-        StageName.BAKE: drawn.spec.regions.bake,
-        StageName.DEPLOY: drawn.fleet.pod.start_within,
-    }
-    for step in drawn.steps:
-        least = own.get(step.stage, timedelta(0)) + drawn.spec.patience.api
-        assert deadline(drawn.spec, drawn.fleet, step, drawn.steps) > least, step.id
-
-
-def test_people_who_are_asked_have_their_time() -> None:
-    asked, other = (of("approvals", "canary", weight=5, region=region) for region in ("eu-west-1", "us-east-1"))
-    assert asked - other == timedelta(hours=4)
-    assert of("approvals", "deploy", wave=2) - of("approvals", "deploy", wave=1) == timedelta(days=2)
-
-
-def test_a_freeze_is_waited_for_by_what_changes_a_region_alone() -> None:
-    year_end = timedelta(days=19)
-    assert of("freeze", "deploy") - of("one-region", "deploy") == WEEK + year_end
-    assert of("freeze", "bake") == of("one-region", "bake")
 
 
 @pytest.mark.parametrize(
