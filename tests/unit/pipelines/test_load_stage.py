@@ -81,7 +81,7 @@ async def test_half_the_throughput_is_stopped_and_the_figures_are_told(tmp_path:
     stop = await stopped(world)
     assert stop.ending is Ending.ROLLED_BACK
     assert stop.reason.startswith("gate throughput: canary serves ")
-    told = next(event.message for event in world.recorder.events if "tokens/s" in event.message)
+    told = next(event.message for event in world.recorder.events if "TTFT p95" in event.message)
     canary, stable = (float(each.replace(",", "")) for each in re.findall(r"([\d,.]+) tokens/s", told))
     assert canary / stable == pytest.approx(0.5, abs=0.03)
     assert told.count("TTFT p95") == 2
