@@ -27,7 +27,7 @@ from rollouts.errors import FleetError
 from rollouts.local.scrape_config import INTERVAL_SECONDS
 from tidegate.core.adapters.extras import require
 from tidegate.core.errors import Refused, TidegateError, UsageError
-from tidegate.core.process import cancelled_by_signals, note
+from tidegate.core.process import cancelled_by_signals, meanwhile, note
 from tidegate.core.threads import call_in_thread
 
 FRESH_SECONDS = 60.0
@@ -100,12 +100,10 @@ async def fleet_heartbeat(host: FleetHost, carrier: Carrier) -> AsyncIterator[No
                 log.info("the fleet host has not heard of us: %s", error)
             await asyncio.sleep(min(BEAT_SECONDS, carrier.unattended_seconds / BEATS))
 
-    beating = asyncio.create_task(beat())
     try:
-        yield
+        async with meanwhile(beat()):
+            yield
     finally:
-        beating.cancel()
-        await asyncio.wait([beating])
         if not carrier.hands_on:
             with suppress(FleetError):
                 await host.leave()

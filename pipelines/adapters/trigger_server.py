@@ -31,7 +31,7 @@ from pipelines.triggers.starters import ProcessStarter
 from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
-from tidegate.core.process import cancelled_by_signals, note
+from tidegate.core.process import cancelled_by_signals, meanwhile, note
 from tidegate.core.threads import call_in_thread
 
 TRACKING_URI = "MLFLOW_TRACKING_URI"
@@ -81,10 +81,11 @@ async def serve_triggers(
         await stack.enter_async_context(listener.answering(app))
         note(f"listening on {listener.address}{WEBHOOK} for {model}@{alias}")
         registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secrets)
-        await _reconcile(reconciler, asyncio.create_task(registering))
+        async with meanwhile(registering):
+            await _reconcile(reconciler)
 
 
-async def _reconcile(reconciler: Reconciler, registration: asyncio.Task[None]) -> None:
+async def _reconcile(reconciler: Reconciler) -> None:
     """Until a signal; what is being started then is started whole."""
     work = asyncio.create_task(reconciler.forever())
     try:
@@ -93,9 +94,6 @@ async def _reconcile(reconciler: Reconciler, registration: asyncio.Task[None]) -
     except asyncio.CancelledError:
         reconciler.stop()
         await work
-    finally:
-        registration.cancel()
-        await asyncio.wait([registration])
 
 
 async def _register(

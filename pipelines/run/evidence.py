@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from gates.analyses.mean import assessing
 from gates.analyses.queries import WithQueries, asking_prometheus
@@ -95,17 +93,6 @@ LOOK_SECONDS = 2.0
 
 Ask = Callable[[bool], Awaitable[Sequence[Verdict]]]
 """Called with whether the time is over; answers with every gate's verdict."""
-
-
-@asynccontextmanager
-async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Have something done until the context ends."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 class Gatherer(Protocol):

@@ -28,12 +28,12 @@ from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
 from pipelines.ports import UserSamples
 from pipelines.run.context import Context
-from pipelines.run.evidence import meanwhile
 from pipelines.run.regions import both_arms
 from pipelines.spec.delivery import CanaryStage, ShadowStage
 from rollouts.model import EngineSet, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
+from tidegate.core.process import meanwhile
 
 TAKE_SECONDS = 2.0
 """Between two times at which engines are asked for what they kept."""

@@ -14,12 +14,13 @@ from pipelines.load import LoadOrder, LoadRequest, arm_load
 from pipelines.model import PlanStep
 from pipelines.plan.gates import terms_of
 from pipelines.run.context import Context
-from pipelines.run.evidence import meanwhile, watch
+from pipelines.run.evidence import watch
 from pipelines.run.regions import both_arms
 from pipelines.spec.delivery import LoadStage
 from pipelines.spec.policy import load_requests
 from rollouts.errors import NotPossible
 from rollouts.model import EngineSet
+from tidegate.core.process import meanwhile
 from tidegate.core.threads import call_in_thread
 
 WARM_UP = 0.5

@@ -40,6 +40,11 @@ def gates_of(plan: Plan, step: str) -> dict[str, GatePlan]:
     return {gate.gate: gate for each in plan.steps if each.id == step for gate in each.gates}
 
 
+def test_every_source_that_counts_for_a_gate_is_forecast() -> None:
+    errors = gates_of(plan_of(a_spec()), "canary@eu-west-1/10")["errors"]
+    assert [forecast.source for forecast in errors.forecasts] == ["proxy", "users"]
+
+
 def test_more_regions_mean_smaller_shares_of_the_budget_and_later_fails() -> None:
     regions = ", ".join(f"[region-{number}]" for number in range(1, 21))
     many = plan_of(a_spec(regions=f"regions: {{waves: [{regions}], bake: 10s}}"))

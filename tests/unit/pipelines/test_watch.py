@@ -104,6 +104,11 @@ async def test_evidence_that_comes_back_starts_the_patience_again(world: World) 
     assert world.clock.elapsed > BLIND_SECONDS
 
 
+async def test_a_failed_gate_stops_at_once(world: World) -> None:
+    await stopped(world, Gate(GateOutcome.RUNNING, GateOutcome.FAIL))
+    assert world.clock.elapsed == LOOK_SECONDS
+
+
 async def test_no_gates_are_no_pass(world: World) -> None:
     async def nothing(final: bool) -> Sequence[Verdict]:
         return []

@@ -118,7 +118,7 @@ def measured() -> list[Event]:
     beside = {"canary_safety_score": 1.0, "stable_safety_score": 0.95, "pairs": 31}
     said = {"gate": "judge", "outcome": "running", "region": "eu-west-1"}
     delivery.say("shadow@eu-west-1", "verdict", "so", **said, numbers=judged, auxiliary=beside)
-    for weight, seen in ((25, {"canary_requests": 50, "ttft_p95_canary_seconds": 1}), (50, {"canary_requests": 12})):
+    for weight, seen in ((25, {"canary_requests": 50}), (50, {"itl_p95_seconds": 1}), (50, {"canary_requests": 12})):
         delivery.verdict(f"canary@eu-west-1/{weight}", "latency", "running", "so", after=1, **seen)
     return delivery.say("bake@1", "verdict", "so", gate="health", outcome="pass", region=None).events
 
@@ -151,3 +151,4 @@ def test_every_metric_is_on_its_page_with_its_labels() -> None:
 def test_every_metric_of_a_delivery_is_in_the_inventory_that_queries_are_checked_against() -> None:
     found = {sample.name: {*sample.labels, "instance"} for sample in exported(delivered()).values()}
     assert found == {metric.name: set(metric.labels) for metric in OF_DELIVERIES}
+    assert exported([]) == {}, "nothing before it has begun"
