@@ -23,7 +23,7 @@ _ADDRESS = re.compile(
 
 def _an_address(value: object) -> object:
     """Of an address that is wrong nothing is quoted: it may hold a password."""
-    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+    if not isinstance(value, str) or not value.isprintable() or not _ADDRESS.fullmatch(value):
         raise at_odds("something else", _ADDRESSES)
     return value
 

@@ -63,12 +63,12 @@ def function_lengths() -> dict[str, int]:
 LINES = {
     "engine_images": 9_102,
     "gates": 10_925,
-    "pipelines": 16_850,
+    "pipelines": 16_305,
     "registry": 3_187,
     "rollouts": 13_677,
     "slo": 3_376,
     "tidegate": 9_234,
-    "tests": 64_264,
+    "tests": 63_557,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150
