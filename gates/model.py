@@ -131,25 +131,6 @@ class Scorer(StrEnum):
     """1 when the answer is JSON that fits the `schema` of its line."""
 
 
-class Scores(Value):
-    """How good one version's answers to a golden set are, 0 to 1 per prompt."""
-
-    by_prompt: Mapping[str, Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]] = {}
-    """A prompt without an answer is missing here: it is not 0."""
-
-    @property
-    def mean(self) -> float:
-        """Over all prompts; 0 when there is none."""
-        return sum(self.by_prompt.values()) / len(self.by_prompt) if self.by_prompt else 0.0
-
-
-class AnswerScores(Value):
-    """What the quality gate looks at: both versions on the same golden set."""
-
-    stable: Scores
-    canary: Scores
-
-
 class ApiForm(StrEnum):
     """Which of OpenAI's interfaces is asked."""
 
@@ -159,8 +140,8 @@ class ApiForm(StrEnum):
     """`/completions`: the prompt is what the model continues."""
 
 
-class EngineReply(Value):
-    """What one arm answered to one prompt of a pair."""
+class ChatAnswer(Value):
+    """What an engine answered to one prompt, and how fast."""
 
     text: str
     finish_reason: str
@@ -168,10 +149,17 @@ class EngineReply(Value):
     output_tokens: int | None
     ttft_seconds: float | None
     """None when nobody measured it. From sending the request to the first token."""
-    itl_seconds: float | None = None
-    """Mean time between tokens; None when there were fewer than two."""
     duration_seconds: float | None = None
     """Until the last token."""
+    tokens: tuple[int, ...] = ()
+    """Themselves, where the engine was asked for them."""
+
+    @property
+    def itl_seconds(self) -> float | None:
+        """Mean time between tokens; None when there were fewer than two."""
+        if self.ttft_seconds is None or self.duration_seconds is None or (self.output_tokens or 0) < 2:
+            return None
+        return (self.duration_seconds - self.ttft_seconds) / ((self.output_tokens or 0) - 1)
 
 
 class DifferingPrompt(Value):

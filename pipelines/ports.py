@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from gates.answers.samples import TakenSamples
+from gates.model import ChatAnswer
 from registry.model import EngineRecord, ModelVersion
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from rollouts.model import CarrierHeartbeat, Engine, EngineSet, ForeignObject, RegionState
-from tidegate.core.model import Value
 
 
 class Fleet(Protocol):
@@ -100,16 +100,6 @@ class Listener(Protocol):
 
     def on_event(self, event: Event) -> None:
         """Take note."""
-
-
-class ChatAnswer(Value):
-    """What an engine said to one prompt, and how fast."""
-
-    text: str
-    tokens: tuple[int, ...]
-    finish_reason: str
-    ttft_seconds: float
-    duration_seconds: float
 
 
 class Chat(Protocol):

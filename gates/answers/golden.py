@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pydantic import ConfigDict, Field, JsonValue
 
 from gates.json_lines import read_json_lines
-from gates.model import Scorer, Scores
+from gates.model import Scorer
 from gates.text import similarity, words_of
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
@@ -30,15 +30,6 @@ Schema = Mapping[str, JsonValue]
 
 
 _NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
-
-
-def score(scorer: Scorer, answer: str, expected: str) -> float:
-    """How good `answer` is by a scorer that looks at words and numbers.
-
-    Raises:
-        KeyError: for a scorer that needs more than two texts: `fits` is for schemas.
-    """
-    return _SCORERS[scorer](answer, expected)
 
 
 def fits(answer: str, schema: Schema) -> float:
@@ -101,7 +92,7 @@ def _refuse_constant(constant: str) -> float:
     raise ValueError(f"{constant} is no JSON")
 
 
-_SCORERS: Mapping[Scorer, Callable[[str, str], float]] = {
+SCORERS: Mapping[Scorer, Callable[[str, str], float]] = {
     Scorer.CONTAINS: _contains,
     Scorer.EXACT: _exact,
     Scorer.NUMERIC: _numeric,
@@ -139,9 +130,9 @@ class GoldenPrompt(SpecModel):
     def points(self, answer: str, gate: Scorer) -> float:
         """What an answer is worth, 0 to 1."""
         kind = self.scored_by(gate)
-        return (
-            fits(answer, self.json_schema or {}) if kind is Scorer.JSON_SCHEMA else score(kind, answer, self.expected)
-        )
+        if kind is Scorer.JSON_SCHEMA:
+            return fits(answer, self.json_schema or {})
+        return SCORERS[kind](answer, self.expected)
 
 
 def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPrompt, ...]:
@@ -163,25 +154,14 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     return tuple(entry for _, entry in lines)
 
 
-def score_answers(golden: Sequence[GoldenPrompt], answers: Mapping[str, str], scorer: Scorer) -> Scores:
-    """Score one version by prompt; a prompt without an answer is left out, not 0."""
-    return Scores(
-        by_prompt={
-            entry.prompt: entry.points(answers[entry.prompt], scorer) for entry in golden if entry.prompt in answers
-        }
-    )
-
-
 CONCURRENT_QUESTIONS = 4
 """For each engine: enough to batch, few enough not to crowd out users."""
 
 
 async def ask_golden(
-    golden: Sequence[GoldenPrompt],
-    scorer: Scorer,
-    ask: Callable[[GoldenPrompt], Awaitable[str]],
-) -> Scores:
-    """All answers of one engine, scored as `score_answers` does."""
+    golden: Sequence[GoldenPrompt], scorer: Scorer, ask: Callable[[GoldenPrompt], Awaitable[str]]
+) -> dict[str, float]:
+    """The scores of one engine's answers, by prompt."""
     limit = asyncio.Semaphore(CONCURRENT_QUESTIONS)
 
     async def limited(entry: GoldenPrompt) -> str:
@@ -189,8 +169,11 @@ async def ask_golden(
             return await ask(entry)
 
     texts = await asyncio.gather(*map(limited, golden))
-    answers = {entry.prompt: text for entry, text in zip(golden, texts, strict=True)}
-    return await call_in_thread(score_answers, golden, answers, scorer)
+
+    def scored() -> dict[str, float]:
+        return {entry.prompt: entry.points(text, scorer) for entry, text in zip(golden, texts, strict=True)}
+
+    return await call_in_thread(scored)
 
 
 def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:

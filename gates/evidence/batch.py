@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tidegate.core.model import Value
 
@@ -100,7 +100,16 @@ class Buckets(Value):
         return self
 
 
-Times = tuple[Seconds, ...] | Buckets
+TIMES = ("samples", "buckets")
+
+
+def _form_of(times: object) -> str:
+    return TIMES[isinstance(times, Buckets | Mapping)]
+
+
+Times = Annotated[
+    Annotated[tuple[Seconds, ...], Tag(TIMES[0])] | Annotated[Buckets, Tag(TIMES[1])], Discriminator(_form_of)
+]
 """One number for each answered request, or a histogram of them."""
 
 

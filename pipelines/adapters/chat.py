@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel
 
 from gates.adapters.openai import OpenAIClient
-from pipelines.ports import ChatAnswer
+from gates.model import ChatAnswer
 
 
 class _Tokens(BaseModel):
@@ -40,14 +40,7 @@ class OpenAIChat:
             "return_token_ids": True,
         }
         async with OpenAIClient(url, timeout_seconds=self._timeout_seconds) as client:
-            found, tokens = await client.stream_answer("/v1/chat/completions", body)
-        return ChatAnswer(
-            text=found.text,
-            tokens=tokens,
-            finish_reason=found.finish_reason,
-            ttft_seconds=found.ttft_seconds,
-            duration_seconds=found.duration_seconds,
-        )
+            return await client.stream_answer("/v1/chat/completions", body)
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens that the engine itself makes of a conversation, generation prompt included.

@@ -55,12 +55,6 @@ def budget_shares(spec: Delivery) -> Mapping[str, float]:
     return found | dict.fromkeys(trials, rest / len(trials) if trials else 0.0)
 
 
-def offline_rollback(spec: Delivery) -> float:
-    """What each gate of the offline stage has of the chance that a version that is no worse is rolled back."""
-    assert spec.offline is not None, "an offline stage is asked for that the spec does not have"
-    return spec.gates.budget.rollback * budget_shares(spec)[OFFLINE] / len(spec.offline.gates)
-
-
 def rules_of(spec: Delivery) -> str:
     """The rule file of a delivery's SLOs, each with the windows of its own period, and of its dashboards' signals."""
     service, counted_by, sources = spec.metadata.name, spec.counted_by, spec.sources
@@ -114,7 +108,7 @@ def _events(slo: SloSpec, spec: Delivery, *, mirrored: bool) -> dict[str, object
         arm = source.labels_of(service="", region="{{.region}}", role=role, version="{{.version}}")
     errors, total = (of_arm(query, window="{{.window}}", arm=arm) for query in (sli.error_query, sli.total_query))
     # The names in them are ours: no series of errors means that there were none, and not that one is misspelt.
-    return {"errors_query": f"sum({errors}) or vector(0)", "total_query": f"sum({total})", "counted_as": "rate"}
+    return {"errors_query": f"sum({errors}) or vector(0)", "total_query": f"sum({total})"}
 
 
 def _time_of(slo: SloSpec, threshold: Threshold) -> Literal["ttft", "itl", "e2e"] | None:

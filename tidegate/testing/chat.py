@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gates.errors import BadAnswer
-from pipelines.ports import ChatAnswer
+from gates.model import ChatAnswer
 from tidegate.core.errors import OutsideError
 
 Script = Callable[[str], str]
@@ -37,10 +37,11 @@ class FakeChat:
         first = self.ttft.get(url, 0.1)
         return ChatAnswer(
             text=" ".join(words),
-            tokens=tuple(range(len(words))),
             finish_reason="stop",
+            output_tokens=len(words),
             ttft_seconds=first,
             duration_seconds=first + 0.01 * len(words),
+            tokens=tuple(range(len(words))),
         )
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:

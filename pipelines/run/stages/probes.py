@@ -9,16 +9,14 @@ from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
 
-from gates.analyses.command import AskedArm, CommandGate, Question, judge_answer
+from gates.analyses.command import AskedArm, CommandGate, Question
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.answers.golden import GoldenPrompt, ask_golden
 from gates.errors import BadAnswer, NotAnswered
-from gates.model import AnswerScores, GateOutcome, Scores, Verdict
+from gates.model import ChatAnswer, GateOutcome, Verdict
 from pipelines.errors import Stopped
 from pipelines.events.payloads import VerdictPayload
 from pipelines.model import ENDING_OF, Ending, PlanStep
-from pipelines.plan.gates import offline_rollback
-from pipelines.ports import ChatAnswer
 from pipelines.run.context import AskCommand, Context
 from pipelines.run.regions import both_arms, refuse_dead_canary
 from pipelines.spec.policy import golden_set
@@ -33,10 +31,8 @@ FIRST_WAIT_SECONDS = 1.0
 """After the first try; twice as long after each further one."""
 
 
-async def command_verdict(context: Context, step: PlanStep, gate: str, *, rollback: float) -> Verdict:
+async def command_verdict(context: Context, step: PlanStep, gate: str) -> Verdict:
     """What a command makes of both arms; what it said before this process is not asked again.
-
-    `rollback` is the gate's share of the chance that a version that is no worse is rolled back, where it brings scores.
 
     Raises:
         NotPossible: an arm has no address, or this process runs no commands.
@@ -48,7 +44,7 @@ async def command_verdict(context: Context, step: PlanStep, gate: str, *, rollba
     if context.commands is None:
         hint = "leave it out of `stages`"
         raise NotPossible(f"this process runs no commands, which gate {gate} needs", hint=hint)
-    verdict = await _until_decided(context, step, gate, context.commands, rollback=rollback)
+    verdict = await _until_decided(context, step, gate, context.commands)
     # First, because of a canary that died any command says something.
     refuse_dead_canary(await context.fleet(step).observe(), context.plan.on_trial)
     return verdict
@@ -89,7 +85,7 @@ def _arm(context: Context, arm: EngineSet, digest: str, record: EngineRecord | N
     return AskedArm(version=arm.version, url=arm.url, engine=identity)
 
 
-async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCommand, *, rollback: float) -> Verdict:
+async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCommand) -> Verdict:
     """Ask, and ask again where something was not there."""
     settings = context.spec.gates.of(CommandGate)[gate]
     question, failures = await _question(context, step, gate), 0
@@ -107,7 +103,9 @@ async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCo
             wait = FIRST_WAIT_SECONDS * 2 ** (failures - 1)
         else:
             _keep(context, step, gate, reply.output)
-            return judge_answer(gate, settings, reply.answer, rollback=rollback)
+            answer = reply.answer
+            reason = answer.reason or f"the answer is {answer.outcome}"
+            return Verdict(gate=gate, outcome=answer.outcome, reason=reason, numbers=answer.numbers)
         if wait >= end - context.clock.monotonic():
             return Verdict(gate=gate, outcome=GateOutcome.ERROR, reason=f"no answer within {limit}")
         await context.clock.sleep(wait)
@@ -227,10 +225,9 @@ async def offline(context: Context, step: PlanStep) -> None:
         OutsideError: an engine was not reached, or none answers a question.
     """
     assert context.spec.offline is not None, f"{step.id} without an offline stage"
-    rollback = offline_rollback(context.spec)
     for gate in context.spec.offline.gates:
         if gate in context.spec.gates.of(CommandGate):
-            verdict = await command_verdict(context, step, gate, rollback=rollback)
+            verdict = await command_verdict(context, step, gate)
         else:
             verdict = await _quality(context, step, gate)
         context.journal.verdict(step, verdict)
@@ -246,7 +243,7 @@ async def _quality(context: Context, step: PlanStep, gate: str) -> Verdict:
     asked = _Asked(context, step, stable, gate=gate, total=2 * len(golden))
     # Both at once, so that whatever slows the machine meets both.
     scores = await asyncio.gather(*(asked.scores(arm, golden, settings) for arm in (stable, canary)))
-    verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]))
+    verdict = judge_quality(settings, *scores)
     return verdict.model_copy(update={"gate": gate})
 
 
@@ -260,7 +257,7 @@ class _Asked:
         self._total = total
         self._done = 0
 
-    async def scores(self, arm: EngineSet, golden: Sequence[GoldenPrompt], settings: QualityGate) -> Scores:
+    async def scores(self, arm: EngineSet, golden: Sequence[GoldenPrompt], settings: QualityGate) -> dict[str, float]:
         """Of all answers of one arm."""
         return await ask_golden(golden, settings.scorer, partial(self._counted, arm))
 

@@ -11,14 +11,13 @@ import pytest
 
 from gates.analyses.drift import (
     EDGES,
+    TRAITS,
     Comparison,
     DriftGate,
     DriftMonitor,
     Feature,
-    place_of,
     requests_to_pass,
     spending,
-    value_of,
 )
 from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
 from gates.model import GateOutcome, Verdict
@@ -238,15 +237,9 @@ def test_a_pair_without_an_answer_of_the_canary_is_no_pair() -> None:
 
 
 def test_bins_are_two_for_each_doubling_and_unknown_names_share_one() -> None:
-    assert [place_of(Feature.LENGTH, value) for value in (0, 1, 2, 3, 4, 5)] == [0, 0, 2, 4, 4, 5]
-    assert place_of(Feature.LENGTH, 10**9) == len(EDGES)
-    assert place_of(Feature.FINISH_REASON, "tool_calls") == place_of(Feature.FINISH_REASON, "abort") == 2
-    assert place_of(Feature.LANGUAGE, "en") != place_of(Feature.LANGUAGE, "de")
-
-
-def test_what_is_not_known_of_a_reply_is_no_value() -> None:
-    assert all(value_of(feature, PairedReply()) is None for feature in Feature)
-    assert value_of(Feature.REFUSAL, PairedReply(refusal=False)) == "false"
+    assert [TRAITS[Feature.LENGTH].place(value) for value in (0, 1, 2, 3, 4, 5)] == [0, 0, 2, 4, 4, 5]
+    assert TRAITS[Feature.LENGTH].place(10**9) == len(EDGES)
+    assert [TRAITS[Feature.FINISH_REASON].place(name) for name in ("stop", "tool_calls", "abort")] == [1, 2, 2]
 
 
 @pytest.mark.parametrize(

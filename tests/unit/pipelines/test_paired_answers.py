@@ -11,7 +11,7 @@ from fakes.services.chat_servers import FakeJudge
 from gates.evidence.batch import Dimension
 from gates.judge.judge import Judge
 from gates.judge.spec import JudgeControl, JudgeGate
-from pipelines.ports import ChatAnswer
+from gates.model import ChatAnswer
 from pipelines.run.stages.shadow import PairedProbes
 from rollouts.model import EngineSet, Role
 from tidegate.testing import FakeChat, FakeClock, answers_500
