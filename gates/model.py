@@ -127,8 +127,6 @@ class Scorer(StrEnum):
     """1 when the last number of the answer is the expected one."""
     F1 = "f1"
     """The share of words that both have, whatever their order."""
-    JSON_SCHEMA = "json_schema"
-    """1 when the answer is JSON that fits the `schema` of its line."""
 
 
 class ApiForm(StrEnum):
@@ -178,7 +176,7 @@ class DifferingPrompt(Value):
         return self.stable_score - self.canary_score
 
     def __str__(self) -> str:
-        texts = (_short(text) for text in (self.prompt, self.expected or "JSON that fits", self.stable, self.canary))
+        texts = (_short(text) for text in (self.prompt, self.expected, self.stable, self.canary))
         prompt, expected, stable, canary = texts
         return (
             f"{self.canary_score:.2f} instead of {self.stable_score:.2f}  {prompt}: expected {expected}; "

@@ -6,14 +6,12 @@ An answer is scored against the expected one, 0 to 1, after the same normalisati
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import Field
 
 from gates.json_lines import read_json_lines
 from gates.model import Scorer
@@ -22,54 +20,19 @@ from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
 from tidegate.core.threads import call_in_thread
 
-if TYPE_CHECKING:
-    import jsonschema_rs
-
-Schema = Mapping[str, JsonValue]
-"""A JSON schema; its drafts and keywords are those of jsonschema-rs."""
-
-
 _NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
-def fits(answer: str, schema: Schema) -> float:
-    """1 when the answer is JSON, with nothing around it, that the schema accepts.
-
-    Strict on purpose: a program that reads the answer does not look for JSON between words or in a fence.
-
-    Raises:
-        ValueError: when the schema is none.
-    """
-    validator = compiled(schema)
+def _number(text: str) -> float:
+    """Commas may part its thousands; NaN where it is none."""
     try:
-        return float(validator.is_valid(json.loads(answer, parse_constant=_refuse_constant)))
-    # A recursion error: an answer may be ten thousand brackets.
-    except (ValueError, RecursionError):
-        return 0.0
+        return float(text.replace(",", ""))
+    except ValueError:
+        return math.nan
 
 
-def compiled(schema: Schema) -> jsonschema_rs.Validator:
-    """What checks answers against the schema; never fetches what the schema refers to.
-
-    Raises:
-        ValueError: when the schema is none, or refers to something outside itself.
-    """
-    # Most sets have no schema, and judging alone comes without it.
-    import jsonschema_rs
-
-    return jsonschema_rs.validator_for(dict(schema), offline=True)
-
-
-def number(text: str) -> float:
-    """Read a finite number; commas may part its thousands.
-
-    Raises:
-        ValueError: when it is none.
-    """
-    value = float(text.replace(",", ""))
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is not finite")
-    return value
+def _is_number(text: str) -> bool:
+    return math.isfinite(_number(text))
 
 
 def _contains(answer: str, expected: str) -> float:
@@ -84,12 +47,8 @@ def _exact(answer: str, expected: str) -> float:
 
 def _numeric(answer: str, expected: str) -> float:
     """Whether the last number of the answer is the expected one: models restate the question first."""
-    numbers = [float(found.replace(",", "")) for found in _NUMBER.findall(answer)]
-    return float(bool(numbers) and numbers[-1] == number(expected))
-
-
-def _refuse_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
+    numbers = _NUMBER.findall(answer)
+    return float(bool(numbers) and _number(numbers[-1]) == _number(expected))
 
 
 SCORERS: Mapping[Scorer, Callable[[str, str], float]] = {
@@ -100,10 +59,6 @@ SCORERS: Mapping[Scorer, Callable[[str, str], float]] = {
 }
 
 
-Found = tuple[str, str, str]
-"""A problem of a line: the field's path, what was found, what would be right."""
-
-
 MOST_PROMPTS = 10_000
 """Lines of a golden set: each is asked of both versions, about half a second for a pair, before any user is served."""
 
@@ -111,28 +66,15 @@ MOST_PROMPTS = 10_000
 class GoldenPrompt(SpecModel):
     """One line of a golden set."""
 
-    # `schema` is taken: every pydantic model has a method of that name.
-    model_config = ConfigDict(validate_by_alias=True, validate_by_name=True, serialize_by_alias=True)
-
     prompt: str = Field(min_length=1)
-    expected: str = ""
-    """Empty on a line with a schema, and only there."""
+    expected: str = Field(min_length=1)
     scorer: Scorer | None = None
     """Instead of the gate's own."""
-    json_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
-    """What a JSON answer must fit; takes the place of `expected`."""
     max_tokens: int = Field(default=24, ge=1)
 
-    def scored_by(self, gate: Scorer) -> Scorer:
-        """The scorer of this line, where `gate` is the one for lines that name none."""
-        return self.scorer or (gate if self.json_schema is None else Scorer.JSON_SCHEMA)
-
     def points(self, answer: str, gate: Scorer) -> float:
-        """What an answer is worth, 0 to 1."""
-        kind = self.scored_by(gate)
-        if kind is Scorer.JSON_SCHEMA:
-            return fits(answer, self.json_schema or {})
-        return SCORERS[kind](answer, self.expected)
+        """What an answer is worth, 0 to 1; `gate` is the scorer for lines that name none."""
+        return SCORERS[self.scorer or gate](answer, self.expected)
 
 
 def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPrompt, ...]:
@@ -144,7 +86,8 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     lines, problems = read_json_lines(path, GoldenPrompt, most=MOST_PROMPTS)
     first: dict[str, int] = {}
     for at, entry in lines:
-        problems += [Problem(str(path), at, *found) for found in _misfits(entry, entry.scored_by(scorer))]
+        if (entry.scorer or scorer) is Scorer.NUMERIC and not _is_number(entry.expected):
+            problems.append(Problem(str(path), at, "expected", repr(entry.expected), "a number for the numeric scorer"))
         # Scores are kept by prompt: the second would silently replace the first.
         if first.setdefault(entry.prompt, at) != at:
             once = f"each prompt once (first on line {first[entry.prompt]})"
@@ -174,30 +117,3 @@ async def ask_golden(
         return {entry.prompt: entry.points(text, scorer) for entry, text in zip(golden, texts, strict=True)}
 
     return await call_in_thread(scored)
-
-
-def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:
-    """What the line's scorer needs and the line does not give."""
-    if scorer is Scorer.JSON_SCHEMA:
-        yield from _schema_misfits(entry)
-    elif entry.json_schema is not None:
-        yield "schema", f"a schema for the scorer {scorer}", f"the scorer {Scorer.JSON_SCHEMA}, or no schema"
-    elif not entry.expected:
-        yield "expected", "nothing", "a value here"
-    elif scorer is Scorer.NUMERIC:
-        try:
-            number(entry.expected)
-        except ValueError:
-            yield "expected", repr(entry.expected), "a number for the numeric scorer"
-
-
-def _schema_misfits(entry: GoldenPrompt) -> Iterator[Found]:
-    if entry.expected:
-        yield "expected", repr(entry.expected), f"no text: the scorer {Scorer.JSON_SCHEMA} has the `schema`"
-    if entry.json_schema is None:
-        yield "schema", "nothing", "a JSON schema that the answer must fit"
-        return
-    try:
-        compiled(entry.json_schema)
-    except ValueError as error:
-        yield "schema", str(error).splitlines()[0], "a JSON schema that refers to nothing outside itself"

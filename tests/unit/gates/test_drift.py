@@ -17,7 +17,6 @@ from gates.analyses.drift import (
     DriftMonitor,
     Feature,
     requests_to_pass,
-    spending,
 )
 from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
 from gates.model import GateOutcome, Verdict
@@ -161,19 +160,6 @@ def test_300_looks_raise_no_more_false_alarms_than_the_budget_and_accept_no_more
 def test_300_looks_at_no_drift_at_all_never_fail() -> None:
     failed, passed = alarms((0.3, 0.5, 0.2), (0.3, 0.5, 0.2), deliveries=30, alpha=0.05)
     assert (failed, passed) == (0, 30)
-
-
-def test_the_looks_spend_the_budget_once() -> None:
-    assert sum(1 / spending(number) for number in range(1, 100_000)) == pytest.approx(1, abs=1e-4)
-
-
-def test_asking_more_often_changes_no_look() -> None:
-    _, seen = run(DriftGate())
-    before = of(seen, Feature.LENGTH).look
-    for _ in range(50):
-        seen.take(of_arms((), ()), 10)
-        seen.verdict(deadline_passed=True)
-    assert of(seen, Feature.LENGTH).look == before
 
 
 def test_nothing_in_either_arm_ever_passes() -> None:

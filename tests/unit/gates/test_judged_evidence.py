@@ -66,15 +66,11 @@ LINE = lines(1)[0]
     ("line", "field", "found", "expected"),
     [
         (b"{", "", "text that is no JSON (EOF while parsing an object at line 1 column 1)", "a JSON object"),
-        (b"[]", "", "[]", "an object"),
         (b'{"time": NaN}', "time", "nan", "a finite number"),
-        (changed(LINE, "time", to=...), "time", "nothing", "a value here"),
         (changed(LINE, "time", to=1.7e12), "time", "1700000000000.0", "less than or equal to 100000000000"),
         (changed(LINE, "arms", 0, "error", to=1), "arms[0].error", "an unknown key", "only keys that are known"),
         (changed(LINE, "arms", 0, "arm", to="blue"), "arms[0].arm", "'blue'", "'stable' or 'canary'"),
-        (changed(LINE, "arms", 0, "requests", to=-1), "arms[0].requests", "-1", "greater than or equal to 0"),
         (changed(LINE, "arms", 0, "requests", to=500.5), "arms[0].requests", "500.5", "a valid integer"),
-        (changed(LINE, "arms", 0, "requests", to=10**400), "arms[0].requests", "1000", "less than or equal to 1000"),
         (changed(LINE, "arms", 0, "ttft", 1, to=-0.1), "arms[0].ttft[1]", "-0.1", "greater than or equal to 0"),
         (
             changed(LINE, "arms", 0, "ttft", to={"edges": [1, 2], "counts": [1, 2]}),
@@ -83,8 +79,6 @@ LINE = lines(1)[0]
             "3 counts, one for each edge and one for what is above the last",
         ),
         (changed(LINE, "arms", 0, "errors", to=10**6), "arms[0]", "{'arm':", "at least 1000000 requests"),
-        (changed(LINE, "arms", 0, "ttft", to=[float("inf")]), "arms[0].ttft[0]", "inf", "a finite number"),
-        (changed(LINE, "arms", 0, "scores", to=[1.5]), "arms[0].scores[0]", "1.5", "less than or equal to 1"),
         (
             changed(LINE, "arms", 0, "ttft", to={"edges": [2, 1], "counts": [1, 2, 3]}),
             "arms[0].ttft",

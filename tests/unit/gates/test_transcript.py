@@ -12,7 +12,6 @@ from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
 from gates.analyses.latency import LatencyGate
 from gates.evidence.batch import ArmName, Batch, Buckets, PairedAnswer, PairedReply, PodEvidence
-from gates.model import Verdict
 from gates.sequential_test import METHOD, AnalysisPlan, SequentialTest
 from gates.transcript import (
     BatchLine,
@@ -94,23 +93,6 @@ def of(text: list[str]) -> list[Line]:
 @pytest.mark.parametrize("slower", [1.0, 1.6])
 def test_a_trial_that_is_held_again_says_the_same(slower: float) -> None:
     assert replay(of(texts(slower=slower)))[1] == []
-
-
-def test_a_line_comes_back_as_it_was_written() -> None:
-    lines = list(held(SequentialTest(terms()), batches(5)))
-    assert of([line.model_dump_json() + "\n" for line in lines]) == lines
-
-
-def test_numbers_of_any_size_come_back_to_the_last_bit() -> None:
-    rng = np.random.default_rng(1)
-    numbers = {str(at): float(bits) for at, bits in enumerate(rng.integers(0, 2**63, 5000, np.int64).view(np.float64))}
-    finite = {name: number for name, number in numbers.items() if np.isfinite(number)}
-    line = VerdictsLine(step=STEP, verdicts=(Verdict(gate="errors", outcome=0, reason="", numbers=finite),))
-    back = of([line.model_dump_json() + "\n"])[0]
-    assert isinstance(back, VerdictsLine)
-    assert {name: number.hex() for name, number in back.verdicts[0].numbers.items()} == {
-        name: number.hex() for name, number in finite.items()
-    }
 
 
 def test_the_smallest_change_of_the_evidence_is_found() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, World
 
-from gates.evidence.batch import ArmName, Batch, Source
+from gates.evidence.batch import Batch, Source
 from gates.model import ArmKey, GateOutcome, Verdict
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from pipelines.model import PlanStep, StageName
@@ -65,11 +65,6 @@ def alone(tmp_path: Path) -> Eyes:
 @pytest.fixture
 def watched(tmp_path: Path) -> Eyes:
     return Eyes(tmp_path, users=True)
-
-
-async def test_users_own_times_are_what_counts_when_somebody_writes_them_down(watched: Eyes) -> None:
-    watched.proxy.serves("canary", CHALLENGER, ttft=0.5)
-    assert (await watched.outcomes())["latency"] is GateOutcome.PASS
 
 
 async def test_slowness_that_only_users_see_fails(watched: Eyes) -> None:
@@ -154,11 +149,6 @@ def test_the_whole_past_is_learnt_in_windows_that_touch_the_oldest_first() -> No
     assert past[-1].time == NOW.timestamp()
     assert all(until - since == WINDOW for since, until in source.windows)
     assert all(later[0] == earlier[1] for later, earlier in pairwise(source.windows))
-
-
-def test_only_stable_is_learnt() -> None:
-    past = baseline_of(feed(Begun(since=NOW - PAST)), NOW)
-    assert {pod.arm for batch in past for pod in batch.arms} == {ArmName.STABLE}
 
 
 def test_what_was_before_the_first_request_is_not_asked_for_long() -> None:
