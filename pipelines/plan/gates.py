@@ -29,7 +29,6 @@ from tidegate.core.metrics import source_of
 
 ONCE = 0.1
 """What the golden set gets, and all bakes together: each is one look at much evidence."""
-OFFLINE = "offline"
 
 
 def budget_shares(spec: Delivery) -> Mapping[str, float]:
@@ -41,7 +40,7 @@ def budget_shares(spec: Delivery) -> Mapping[str, float]:
     found: dict[str, float] = {}
     rest = 1.0
     if spec.offline:
-        found[OFFLINE] = ONCE
+        found["offline"] = ONCE
         rest -= ONCE
     # Promoted regions with a control: as long as a later wave serves the champion.
     controlled = spec.regions.waves[:-1] if spec.gates.of(ErrorsGate) else ()
