@@ -39,9 +39,6 @@ def _template(query: str) -> str:
 Query = Annotated[str, AfterValidator(_template)]
 
 
-_COUNTED_BY = ("slower", "errors_query", "total_query")
-
-
 class BurnWindows(SpecModel):
     """A burn must be seen in both windows: in the long one to matter, in the short one to be going on still."""
 
@@ -106,7 +103,7 @@ class BurnRateGate(AsksPrometheus, MonitoredGate):
     def contradictions(self) -> Iterator[SpecConflict]:
         """An objective or an SLO that has one; one way to count; factors that some share of bad events can reach."""
         if self.slo is not None:
-            for name in ("objective", *_COUNTED_BY):
+            for name in ("objective", "slower", "errors_query", "total_query"):
                 if getattr(self, name) is not None:
                     yield SpecConflict((name,), "one next to `slo`", "either of both: the SLO says it already")
             return

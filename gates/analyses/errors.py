@@ -18,15 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
-from gates.analyses.base import (
-    BOTH,
-    Conditions,
-    MetricTest,
-    PodCountsTest,
-    StageUse,
-    TestedGate,
-    pods_of,
-)
+from gates.analyses.base import BOTH, Conditions, MetricTest, PodCountsTest, StageUse, TestedGate, pods_of
 from gates.evidence.batch import ArmName, Batch, PodTrials
 from gates.model import Sample
 from gates.stats.binary import FailureProcess, ShareProcess

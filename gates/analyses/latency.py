@@ -14,15 +14,7 @@ import numpy as np
 import scipy
 from pydantic import Field
 
-from gates.analyses.base import (
-    BOTH,
-    Conditions,
-    MetricTest,
-    PodCountsTest,
-    StageUse,
-    TestedGate,
-    pods_of,
-)
+from gates.analyses.base import BOTH, Conditions, MetricTest, PodCountsTest, StageUse, TestedGate, pods_of
 from gates.evidence.batch import (
     SHORTEST_SECONDS,
     ArmName,

@@ -31,10 +31,6 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _is_number(text: str) -> bool:
-    return math.isfinite(_number(text))
-
-
 def _contains(answer: str, expected: str) -> float:
     needle, words = words_of(expected), words_of(answer)
     starts = range(len(words) - len(needle) + 1)
@@ -86,7 +82,7 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     lines, problems = read_json_lines(path, GoldenPrompt, most=MOST_PROMPTS)
     first: dict[str, int] = {}
     for at, entry in lines:
-        if (entry.scorer or scorer) is Scorer.NUMERIC and not _is_number(entry.expected):
+        if (entry.scorer or scorer) is Scorer.NUMERIC and not math.isfinite(_number(entry.expected)):
             problems.append(Problem(str(path), at, "expected", repr(entry.expected), "a number for the numeric scorer"))
         # Scores are kept by prompt: the second would silently replace the first.
         if first.setdefault(entry.prompt, at) != at:

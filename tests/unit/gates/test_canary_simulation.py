@@ -9,11 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.canary_simulation import ours
-from benchmarks.canary_simulation.minutes import ArmMinute, Minute, MinuteDecider
 from benchmarks.canary_simulation.samples import Arm as SimulatedArm
 from benchmarks.canary_simulation.samples import Grid, Look, Samples
 from benchmarks.canary_simulation.scenarios import HIGH
-from benchmarks.canary_simulation.static_thresholds import ArgoRollouts, Flagger, Limits, canary_alone
 from benchmarks.canary_simulation.workloads import HEALTHY, Regression, Workload
 from gates.analyses.errors import ErrorsGate
 from gates.analyses.judge import ScoresGate
@@ -23,55 +21,6 @@ from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
 
 Array = NDArray[np.float64]
-FINE, BAD, NOTHING = 0.2, 0.9, np.nan
-LIMITS = Limits(errors=0.01, ttft=0.5, ttft_p99=0.5, itl=0.5, judge=0.5)
-
-
-def arm_minute(ttft: float) -> ArmMinute:
-    one = np.ones(1)
-    return ArmMinute(errors=0 * one, ttft=ttft * one, itl=0.1 * one, ttft_p99=ttft * one, judge=0.8 * one)
-
-
-def after(decider: MinuteDecider, values: list[float]) -> tuple[float, float]:
-    """First rollback and acceptance of one delivery whose canary has these TTFTs, minute by minute."""
-    for minute, value in enumerate(values, start=1):
-        last = minute == len(values)
-        decider.feed_minute(Minute(60 * minute, last, arm_minute(value), arm_minute(FINE), arm_minute(FINE)))
-    return float(decider.rollback_seconds[0]), float(decider.accept_seconds[0])
-
-
-NEVER = float("inf")
-
-
-@pytest.mark.parametrize(
-    ("limit", "values", "expected"),
-    [
-        (0, [FINE, FINE, FINE], (NEVER, 180)),
-        (0, [FINE, BAD, FINE], (120, NEVER)),
-        (3, [BAD, FINE, BAD, BAD, FINE], (NEVER, 300)),
-        (3, [BAD, FINE, BAD, BAD, FINE, BAD], (360, NEVER)),
-        (3, [NOTHING] * 4 + [FINE] + [NOTHING] * 4, (NEVER, 540)),
-        (3, [NOTHING] * 5, (300, NEVER)),
-    ],
-)
-def test_argo_rollouts_counts_failures_and_errors_in_a_row(
-    limit: int, values: list[float], expected: tuple[float, float]
-) -> None:
-    assert after(ArgoRollouts("", 1, canary_alone(LIMITS), limit), values) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([BAD, FINE, FINE, FINE], (NEVER, 240)),
-        ([BAD, FINE, NOTHING, FINE, FINE], (240, NEVER)),
-        ([FINE, FINE, BAD, BAD], (300, NEVER)),
-    ],
-)
-def test_flagger_rolls_back_at_the_tick_after_its_threshold(values: list[float], expected: tuple[float, float]) -> None:
-    assert after(Flagger("", 1, canary_alone(LIMITS), 2), values) == expected
-
-
 BOTH = AnalysisPlan(latency=LatencyGate(), judge=ScoresGate(max_drop=0.1), sources={"judge": ("users",)})
 ERRORS = AnalysisPlan(errors=ErrorsGate(max_increase=0.01))
 

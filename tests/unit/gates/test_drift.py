@@ -17,6 +17,7 @@ from gates.analyses.drift import (
     DriftMonitor,
     Feature,
     requests_to_pass,
+    spending,
 )
 from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
 from gates.model import GateOutcome, Verdict
@@ -253,3 +254,16 @@ def test_a_plan_is_what_healthy_canaries_need() -> None:
 def test_a_plan_says_when_no_number_of_requests_is_enough() -> None:
     settings = DriftGate(features={Feature.LENGTH: 1e-9})
     assert requests_to_pass(tuple(settings.features.items()), 100, 1) == math.inf
+
+
+def test_the_looks_spend_the_budget_once() -> None:
+    assert sum(1 / spending(number) for number in range(1, 100_000)) == pytest.approx(1, abs=1e-4)
+
+
+def test_asking_more_often_changes_no_look() -> None:
+    _, seen = run(DriftGate())
+    before = of(seen, Feature.LENGTH).look
+    for _ in range(50):
+        seen.take(of_arms((), ()), 10)
+        seen.verdict(deadline_passed=True)
+    assert of(seen, Feature.LENGTH).look == before

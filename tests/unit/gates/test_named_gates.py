@@ -14,6 +14,8 @@ from gates.reports.gate_file import GateFile
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from gates.spec import GATE_KINDS, Gates
 from gates.traffic import Exposure
+from pipelines.doctor import asked_of_prometheus
+from pipelines.plan.planner import steps_of
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -132,3 +134,14 @@ def test_editors_complete_the_settings_of_each_kind() -> None:
     found = {kind["properties"]["kind"]["const"]: kind for kind in kinds}
     assert "quantile" in found["latency"]["properties"] and "kind" in found["latency"]["required"]
     assert set(found) == set(GATE_KINDS)
+
+
+NAMED = "  slow: {kind: latency, max_increase: 20%, min_requests: 20}\n  latency: {max_increase: 20%, min_requests: 20}"
+
+
+def test_plans_and_questions_to_prometheus_name_them() -> None:
+    spec = read(NAMED, "slow, errors")
+    canary = next(step for step in steps_of(spec, prompts=20) if step.stage == "canary")
+    assert [gate.gate for gate in canary.gates] == ["slow", "errors"]
+    asked = [question.asked_by for question in asked_of_prometheus(spec, "eu-west-1")]
+    assert "gate slow" in asked

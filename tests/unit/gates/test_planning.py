@@ -272,3 +272,10 @@ def test_what_does_not_reach_a_verdict_is_told_every_change_that_would(
     for change, value in told.proposals.items():
         seconds = plan(terms, exposure.model_copy(update={fields.get(change, change): value})).seconds_to_pass
         assert (seconds is not None and seconds <= 500) or (change == "within" and seconds <= value)
+
+
+def test_a_judge_who_sees_a_part_of_the_pairs_takes_longer_for_as_many() -> None:
+    terms = AnalysisPlan(judge=ScoresGate(max_drop=0.1))
+    all_of, some = (plan(terms, Exposure(pairs_per_second=2, judged=part, within_seconds=600)) for part in (1, 0.1))
+    assert abs((some.canary_requests_to_pass or 0) - (all_of.canary_requests_to_pass or 0)) <= 3
+    assert (some.seconds_to_pass or 0) > 5 * (all_of.seconds_to_pass or 0)

@@ -136,3 +136,10 @@ def test_a_bound_of_nothing_is_always_reached() -> None:
     """`min_similarity: 0` once turned the question around, and likeness was held against the canary."""
     terms = AnalysisPlan(agreement=AgreementGate(min_similarity=0.0, min_coverage=0.5))
     assert said(terms, mirrored(20))["agreement"].startswith("pass: ")
+
+
+def test_clear_evidence_from_a_sample_smaller_than_asked_for() -> None:
+    few = said(AnalysisPlan(latency=LatencyGate(min_requests=50_000)), traffic(Serving(100), STABLE, looks=20))[
+        "latency"
+    ]
+    assert re.search(r": 1\d,\d{3} seen, 50,000 are asked for$", few)

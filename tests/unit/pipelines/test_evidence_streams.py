@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fakes.delivery.world import CHALLENGER, CHAMPION, World
 
-from gates.evidence.batch import Batch, Source
+from gates.evidence.batch import ArmName, Batch, Source
 from gates.model import ArmKey, GateOutcome, Verdict
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
 from pipelines.model import PlanStep, StageName
@@ -169,3 +169,8 @@ def test_a_source_that_is_gone_or_forgot_leaves_what_was_found() -> None:
     gone.gone = True
     assert baseline_of(feed(gone), NOW) == []
     assert len(baseline_of(feed(Begun(since=NOW - PAST, kept_since=NOW - 3 * WINDOW)), NOW)) == 3
+
+
+def test_only_stable_is_learnt() -> None:
+    past = baseline_of(feed(Begun(since=NOW - PAST)), NOW)
+    assert {pod.arm for batch in past for pod in batch.arms} == {ArmName.STABLE}
