@@ -1,4 +1,4 @@
-"""The simulation's peers against examples worked by hand, its traffic, and its engine against the shipped judge."""
+"""The simulation's engine against the shipped judge: the same evidence from the same counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from benchmarks.canary_simulation import ours
 from benchmarks.canary_simulation.samples import Arm as SimulatedArm
@@ -20,7 +19,6 @@ from gates.evidence.batch import ArmName, Batch, Buckets, PodEvidence
 from gates.model import GateOutcome
 from gates.sequential_test import AnalysisPlan, SequentialTest, metric_tests
 
-Array = NDArray[np.float64]
 BOTH = AnalysisPlan(latency=LatencyGate(), judge=ScoresGate(max_drop=0.1), sources={"judge": ("users",)})
 ERRORS = AnalysisPlan(errors=ErrorsGate(max_increase=0.01))
 
