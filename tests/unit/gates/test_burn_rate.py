@@ -222,3 +222,8 @@ def test_queries_give_events_or_say_why_not(answers: dict[str, float], found: Ev
     assert batch.events == (found if isinstance(found, Events) else None)
     assert batch.missing.get("events", "").startswith("" if isinstance(found, Events) else found)
     assert asking_prometheus({"burn_rate": GATE}) == {}
+
+
+def test_a_burn_names_its_slo() -> None:
+    gate = BurnRateGate(slo="availability", objective=0.999)
+    assert judged((100, 50), gate=gate).reason.startswith("spends the error budget of availability 500 times too fast")
