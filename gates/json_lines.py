@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gates.evidence.batch import TIMES
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError, bounded_lines
 from tidegate.core.text import failure_line, json_of
@@ -58,8 +57,8 @@ def line_problems(file: str, line: int, error: ValidationError) -> list[Problem]
 
 
 def _field(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    # pydantic puts the alternative into the place; it is no key of the line.
-    return tuple(part for part in loc if part not in TIMES)
+    # pydantic puts the alternative into the place, as `[samples]`; it is no key of the line.
+    return tuple(part for part in loc if isinstance(part, int) or "[" not in part)
 
 
 def _problem(file: str, line: int, detail: ErrorDetails) -> Problem:

@@ -100,15 +100,12 @@ class Buckets(Value):
         return self
 
 
-TIMES = ("samples", "buckets")
-
-
 def _form_of(times: object) -> str:
-    return TIMES[isinstance(times, Buckets | Mapping)]
+    return "[buckets]" if isinstance(times, Buckets | Mapping) else "[samples]"
 
 
 Times = Annotated[
-    Annotated[tuple[Seconds, ...], Tag(TIMES[0])] | Annotated[Buckets, Tag(TIMES[1])], Discriminator(_form_of)
+    Annotated[tuple[Seconds, ...], Tag("[samples]")] | Annotated[Buckets, Tag("[buckets]")], Discriminator(_form_of)
 ]
 """One number for each answered request, or a histogram of them."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gates.evidence.batch import Batch
+from gates.evidence.batch import Batch, Source
 from gates.json_lines import line_problems
 from gates.model import worst
 from gates.reports.check_report import CheckReport
@@ -26,7 +26,7 @@ RESTART = re.compile(rb'\s*\{\s*"restart"\s*:\s*true\s*\}\s*')
 
 def judge_evidence(
     plan: AnalysisPlan, lines: Iterable[bytes], *, name: str, file: str = "stdin", not_asked: Sequence[str] = ()
-) -> tuple[CheckReport, set[str]]:
+) -> tuple[CheckReport, set[Source]]:
     """What holds at the end of the evidence, and sources of batches whose word no gate asks for.
 
     Args:
