@@ -77,7 +77,7 @@ class Question(Value):
     canary: AskedArm
 
     def variables(self) -> Mapping[str, str]:
-        """It as environment variables, such as TIDEGATE_GATE and TIDEGATE_CANARY_URL."""
+        """It as environment variables, whose names begin with `TIDEGATE_`."""
         facts: dict[str, str] = {}
         for name, fact in self.model_dump().items():
             facts |= {f"{name}_{key}": each for key, each in fact.items()} if isinstance(fact, dict) else {name: fact}
