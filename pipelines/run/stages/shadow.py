@@ -27,7 +27,6 @@ from pipelines.run.context import Context
 from pipelines.run.evidence import (
     Gatherer,
     evidence_streams,
-    meanwhile,
     watch_trial,
 )
 from pipelines.run.regions import both_arms
@@ -36,6 +35,7 @@ from pipelines.spec.policy import user_prompts
 from rollouts.model import EngineSet, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
+from tidegate.core.process import meanwhile
 
 
 class PairedProbes:
