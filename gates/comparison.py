@@ -5,17 +5,14 @@ everything else as a sequential test. What is asked is fixed before the first an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
-from gates.analyses.errors import ErrorsGate
-from gates.analyses.latency import LatencyGate
 from gates.analyses.quality import QualityGate, judge_part
 from gates.answers.golden import GoldenPrompt
 from gates.answers.likeness import paired_answer
 from gates.evidence.batch import Batch
 from gates.judge.judge import ScoresEvidence
 from gates.judge.spec import JudgeGate
-from gates.model import AnswerScores, ApiForm, DifferingPrompt, EngineReply, GateOutcome, Scores, Verdict, worst
+from gates.model import ChatAnswer, DifferingPrompt, GateOutcome, Verdict, worst
 from gates.sequential_test import AnalysisPlan, SequentialTest, analysis_plan_of
 from gates.spec import Gates, GatesByName
 from tidegate.core.model import Value
@@ -24,20 +21,8 @@ from tidegate.core.text import LONGEST, one_line
 MOST_DIFFERING = 20
 LEAST_STEP = 1e-6
 """Seconds between two pairs: times of evidence rise, also where a clock does not."""
-UNLESS_SAID = Gates(latency=LatencyGate(), errors=ErrorsGate(max_increase=0.05))
+UNLESS_SAID = Gates.model_validate({"latency": {}, "errors": {"max_increase": 0.05}})
 """Gates besides quality where no file names any. Of a few hundred prompts no more than 5 points can be told."""
-
-
-class Endpoint(Value):
-    """One arm: where it is asked, and by which name."""
-
-    url: str
-    """Base address, with `/v1` or what stands for it."""
-    model: str
-    api: ApiForm = ApiForm.CHAT
-
-    def __str__(self) -> str:
-        return f"{self.model} at {self.url}"
 
 
 class AnsweredPair(Value):
@@ -46,9 +31,9 @@ class AnsweredPair(Value):
     time: float
     """Unix time in seconds when both were over."""
     prompt: str
-    stable: EngineReply | None
+    stable: ChatAnswer | None
     """None when it was reached and did not answer as endpoints do."""
-    canary: EngineReply | None
+    canary: ChatAnswer | None
 
 
 class ComparisonPlan(Value):
@@ -100,21 +85,16 @@ class EndpointComparison:
         self._scores: dict[str, tuple[float, float]] = {}
         """Stable's and the canary's first scores of each prompt that both have answered."""
         self._asked: set[str] = set()
-        self._alike: list[float] = []
         self.times: list[float] = []
         """Of the pairs that were taken."""
-        self.unanswered = 0
-        """Answers that did not come, of either arm."""
         self._differing: list[DifferingPrompt] = []
 
     def take(self, pair: AnsweredPair) -> None:
         """Learn from one pair."""
         self.times.append(max([pair.time, *(last + LEAST_STEP for last in self.times[-1:])]))
-        read = paired_answer(pair.stable, pair.canary)
-        self._test.take(Batch(time=self.times[-1], source="probe", pairs=(read,)))
+        pairs = (paired_answer(pair.stable, pair.canary),)
+        self._test.take(Batch(time=self.times[-1], source="probe", pairs=pairs))
         self._asked.add(pair.prompt)
-        self._alike += [] if read.similarity is None else [read.similarity]
-        self.unanswered += (pair.stable is None) + (pair.canary is None)
         if pair.stable and pair.canary and pair.prompt not in self._scores:
             self._score(self._golden[pair.prompt], pair.stable.text, pair.canary.text)
 
@@ -134,8 +114,8 @@ class EndpointComparison:
     def verdicts(self, *, deadline_passed: bool = False) -> tuple[Verdict, ...]:
         """Quality first, then the gates of the plan in its order."""
         stable, canary = ({prompt: both[arm] for prompt, both in self._scores.items()} for arm in (0, 1))
-        evidence = AnswerScores(stable=Scores(by_prompt=stable), canary=Scores(by_prompt=canary))
-        first = judge_part(self.plan.quality, evidence, prompts=len(self._golden), deadline_passed=deadline_passed)
+        prompts = len(self._golden)
+        first = judge_part(self.plan.quality, stable, canary, prompts=prompts, deadline_passed=deadline_passed)
         return (first, *self._test.verdicts(deadline_passed=deadline_passed))
 
     @property
@@ -155,8 +135,3 @@ class EndpointComparison:
     def differing(self) -> tuple[DifferingPrompt, ...]:
         """The prompts whose scores differ, worst first, at most `MOST_DIFFERING`."""
         return tuple(sorted(self._differing, key=lambda each: -each.drop)[:MOST_DIFFERING])
-
-    @property
-    def likeness(self) -> float | None:
-        """Mean likeness of the answers of a pair, 0 to 1; None before there is one."""
-        return fmean(self._alike) if self._alike else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +19,6 @@ TAGS = frozenset({"union_tag_not_found", "union_tag_invalid"})
 """Errors that say that a line is of no kind that is known here."""
 LONGEST_FOUND = 80
 """Characters of a wrong value in a message."""
-KINDS = frozenset({"tuple_type", "model_type"})
-"""Errors that say that a value is no array, or no object."""
 
 
 def read_json_lines(
@@ -56,28 +53,11 @@ def read_json_lines(
 
 def line_problems(file: str, line: int, error: ValidationError) -> list[Problem]:
     """What is wrong with one line, field by field; what was found is cut short, for it may be a thousand numbers."""
-    return [_problem(file, line, detail) for detail in _causes(error.errors())]
-
-
-def _causes(details: list[ErrorDetails]) -> Iterator[ErrorDetails]:
-    """Of a field that may be one thing or another, only what is wrong with the one that it looks like."""
-    looks_like = {_field(detail["loc"]) for detail in details if not _is_other_kind(detail)}
-    for detail in details:
-        if not _is_other_kind(detail) or not _any_within(looks_like, _field(detail["loc"])):
-            yield detail
-
-
-def _any_within(fields: Iterable[tuple[int | str, ...]], outer: tuple[int | str, ...]) -> bool:
-    return any(field[: len(outer)] == outer for field in fields)
-
-
-def _is_other_kind(detail: ErrorDetails) -> bool:
-    """Whether this is an alternative that the value was never meant to be."""
-    return len(_field(detail["loc"])) < len(detail["loc"]) and detail["type"] in KINDS
+    return [_problem(file, line, detail) for detail in error.errors()]
 
 
 def _field(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    # pydantic puts the alternative into the place, as `tuple[constrained-float, ...]`; it is no key of the line.
+    # pydantic puts the alternative into the place, as `[samples]`; it is no key of the line.
     return tuple(part for part in loc if isinstance(part, int) or "[" not in part)
 
 

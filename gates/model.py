@@ -127,27 +127,6 @@ class Scorer(StrEnum):
     """1 when the last number of the answer is the expected one."""
     F1 = "f1"
     """The share of words that both have, whatever their order."""
-    JSON_SCHEMA = "json_schema"
-    """1 when the answer is JSON that fits the `schema` of its line."""
-
-
-class Scores(Value):
-    """How good one version's answers to a golden set are, 0 to 1 per prompt."""
-
-    by_prompt: Mapping[str, Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]] = {}
-    """A prompt without an answer is missing here: it is not 0."""
-
-    @property
-    def mean(self) -> float:
-        """Over all prompts; 0 when there is none."""
-        return sum(self.by_prompt.values()) / len(self.by_prompt) if self.by_prompt else 0.0
-
-
-class AnswerScores(Value):
-    """What the quality gate looks at: both versions on the same golden set."""
-
-    stable: Scores
-    canary: Scores
 
 
 class ApiForm(StrEnum):
@@ -159,8 +138,8 @@ class ApiForm(StrEnum):
     """`/completions`: the prompt is what the model continues."""
 
 
-class EngineReply(Value):
-    """What one arm answered to one prompt of a pair."""
+class ChatAnswer(Value):
+    """What an engine answered to one prompt, and how fast."""
 
     text: str
     finish_reason: str
@@ -168,10 +147,17 @@ class EngineReply(Value):
     output_tokens: int | None
     ttft_seconds: float | None
     """None when nobody measured it. From sending the request to the first token."""
-    itl_seconds: float | None = None
-    """Mean time between tokens; None when there were fewer than two."""
     duration_seconds: float | None = None
     """Until the last token."""
+    tokens: tuple[int, ...] = ()
+    """Themselves, where the engine was asked for them."""
+
+    @property
+    def itl_seconds(self) -> float | None:
+        """Mean time between tokens; None when there were fewer than two."""
+        if self.ttft_seconds is None or self.duration_seconds is None or (self.output_tokens or 0) < 2:
+            return None
+        return (self.duration_seconds - self.ttft_seconds) / ((self.output_tokens or 0) - 1)
 
 
 class DifferingPrompt(Value):
@@ -190,7 +176,7 @@ class DifferingPrompt(Value):
         return self.stable_score - self.canary_score
 
     def __str__(self) -> str:
-        texts = (_short(text) for text in (self.prompt, self.expected or "JSON that fits", self.stable, self.canary))
+        texts = (_short(text) for text in (self.prompt, self.expected, self.stable, self.canary))
         prompt, expected, stable, canary = texts
         return (
             f"{self.canary_score:.2f} instead of {self.stable_score:.2f}  {prompt}: expected {expected}; "

@@ -143,7 +143,7 @@ def metric_tests(plan: AnalysisPlan) -> Iterator[tuple[Allocation, MetricTest]]:
         if not isinstance(settings := plan.settings[gate], TestedGate):
             continue
         for source in (sources := plan.sources_of(gate)):
-            found = list(settings.tests(source, replace(plan.conditions, gate=gate)))
+            found = list(settings.tests(replace(plan.conditions, gate=gate, source=source)))
             for part, test in found:
                 weight = part / sum(each for each, _ in found) / len(sources) / plan.sharing
                 yield Allocation(gate=gate, source=source, weight=weight), test

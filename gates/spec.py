@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, cast
+from typing import Annotated, Any, Literal, TypeVar, Union, cast
 
 from pydantic import (
     ConfigDict,
@@ -41,7 +41,6 @@ from gates.analyses.quality import QualityGate
 from gates.analyses.quantile import QuantileGate
 from gates.analyses.ratio import RatioGate
 from gates.evidence.batch import Source
-from gates.judge.spec import JudgeGate
 from gates.model import StageKind
 from tidegate.core.metrics import MetricSource, untold
 from tidegate.core.model import SpecConflict, SpecModel
@@ -163,39 +162,27 @@ def untold_by(sources: Sequence[MetricSource], gates: GatesByName, asked: Sequen
             yield from untold(sources, signal, (gate, *place))
 
 
-class BuiltInGates(GatesByName):
-    """The gates of a delivery; stages name those that they wait for."""
-
-    # Code can ask for these by name; `section` adds every other kind, and gates of other names.
-
-    latency: LatencyGate | None = None
-    errors: ErrorsGate | None = None
-    quality: QualityGate | None = None
-    agreement: AgreementGate | None = None
-    judge: JudgeGate | None = None
-    drift: DriftGate | None = None
-    burn_rate: BurnRateGate | None = None
-    throughput: ThroughputGate | None = None
-    cost: CostGate | None = None
-
-
 Section = TypeVar("Section", bound=GatesByName)
 
 
-def section(base: type[Section], title: str, settings: Mapping[str, type[SpecModel]]) -> type[Section]:
-    """`base` with a key for each kind, and for gates of any other name; `settings` are the kinds' classes by name."""
+def section(settings: Mapping[str, type[SpecModel]]) -> Callable[[type[Section]], type[Section]]:
+    """Give a class a key for each kind, and for gates of any other name; `settings` are the kinds' classes by name."""
     of_kind = {kind: _named(each, kind) for kind, each in settings.items()}
     members: Any = tuple(Annotated[each, Tag(kind)] for kind, each in of_kind.items())
     named: Any = Annotated[Union[members], Discriminator(_kind_said)]  # noqa: UP007
     more = {name: _called(name, each, of_kind) for name, each in settings.items()}
-    body = {
-        "__module__": __name__,
-        "__doc__": base.__doc__,
-        "__annotations__": {"__pydantic_extra__": dict[str, named], **more},
-        "of_other_names": named,
-        **dict.fromkeys(more),
-    }
-    return cast(type[Section], types.new_class(title, (base,), exec_body=lambda namespace: namespace.update(body)))
+
+    def extended(base: type[Section]) -> type[Section]:
+        body = {
+            "__module__": base.__module__,
+            "__doc__": base.__doc__,
+            "__annotations__": {"__pydantic_extra__": dict[str, named], **more},
+            "of_other_names": named,
+            **dict.fromkeys(more),
+        }
+        return cast(type[Section], types.new_class(base.__name__, (base,), exec_body=lambda space: space.update(body)))
+
+    return extended
 
 
 def _named(settings: type[SpecModel], kind: str) -> type[SpecModel]:
@@ -229,15 +216,9 @@ def _kind_said(settings: object) -> object:
     return settings.get("kind") if isinstance(settings, Mapping) else getattr(settings, "kind", None)
 
 
-def gates_section() -> type[BuiltInGates]:
-    """The class of `gates` in a delivery's spec."""
-    return section(BuiltInGates, "Gates", {name: kind.spec or kind for name, kind in GATE_KINDS.items()})
-
-
-if TYPE_CHECKING:
-    Gates = BuiltInGates
-else:
-    Gates = gates_section()
+@section({name: kind.spec or kind for name, kind in GATE_KINDS.items()})
+class Gates(GatesByName):
+    """The gates of a delivery; stages name those that they wait for."""
 
 
 def gate_of_stage(stage: StageKind) -> WithJsonSchema:

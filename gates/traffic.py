@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy
@@ -18,8 +18,8 @@ from pydantic import Field
 
 from gates.evidence.batch import Source
 from gates.model import Share as ShareOfOne
-from gates.stats.e_process import Array
-from gates.stats.paired import PairedTimesProcess
+from gates.stats.e_process import Array, EvidenceProcess
+from gates.stats.paired import PairedScoresProcess, PairedTimesProcess
 from gates.stats.spread import CONFIDENCE, PRIOR_DEGREES
 from tidegate.core.model import Value
 
@@ -62,20 +62,22 @@ class ArrivalRates(Value):
         return self.model_copy(update={arm: getattr(self, arm) * per_request for arm in ("canary", "stable")})
 
 
-class Evidence(Protocol):
-    """A process of `gates.stats`, with one lane for each canary."""
+class Expected(NamedTuple):
+    """The traffic of a stage, and how it is judged."""
 
-    @property
-    def log_worse(self) -> Array: ...
-    @property
-    def log_fine(self) -> Array: ...
+    arrivals: ArrivalRates
+    assumed: Assumptions
+    paired: bool
+    """Whether both arms get the same prompts."""
+    temper: bool
 
 
 @dataclass(frozen=True)
 class Flow:
     """Expected traffic on its way into a process."""
 
-    evidence: Evidence
+    evidence: EvidenceProcess
+    """With one lane for each canary."""
     feed: Callable[[float], None]
     """Let so many more seconds pass."""
     worse_takes: float = 1.0
@@ -124,36 +126,23 @@ class EvenDraws:
         return np.asarray(np.where(index % 2, 1 - first, first)), second
 
 
-class DrawnProcess(Evidence, Protocol):
-    """A process of draws one by one."""
-
-    def feed(self, draws: Array, seconds: float, /) -> None: ...
-
-
-def expected_draws(process: DrawnProcess, arrivals: ArrivalRates, drawn: Callable[[Array, Array], Array]) -> Flow:
+def expected_draws(
+    process: PairedTimesProcess | PairedScoresProcess, arrivals: ArrivalRates, drawn: Callable[[Array, Array], Array]
+) -> Flow:
     """As many pairs as there are, each made by `drawn` of a point in the unit square."""
     draws = EvenDraws(arrivals.canary)
     return Flow(process, lambda seconds: process.feed(drawn(*draws.after(seconds)), seconds), most=MOST_PAIRS)
 
 
-def expected_pairs_of_times(
-    max_increase: float, tolerance: float, arrivals: ArrivalRates, worse: Array, assumed: Assumptions
-) -> Flow:
-    """Both times of a pair differ by chance, and the canary's by a share `worse` on top."""
-    process = PairedTimesProcess(max_increase=max_increase, tolerance=tolerance, leading=worse.shape)
-    later = np.log1p(worse)[:, None]
-    return expected_draws(process, arrivals, lambda first, _: later + assumed.pair_spread * scipy.special.ndtri(first))
-
-
-def evidence_per_request(arrivals: ArrivalRates, assumed: Assumptions, *, temper: bool) -> float:
+def evidence_per_request(expected: Expected) -> float:
     """How much of each request counts as evidence, on average.
 
     A scrape compares its own requests only: one that has a single request says nothing. For Poisson arrivals
     with mean a of both arms together that takes (1 - exp(-a)) / a of all evidence.
     """
-    expected = (arrivals.canary + arrivals.stable) * arrivals.look
-    together = 1 - (1 - np.exp(-expected)) / expected
-    return float(together / (_design_effect(assumed.stable_pods) if temper else 1.0))
+    requests = (expected.arrivals.canary + expected.arrivals.stable) * expected.arrivals.look
+    together = 1 - (1 - np.exp(-requests)) / requests
+    return float(together / (_design_effect(expected.assumed.stable_pods) if expected.temper else 1.0))
 
 
 def _design_effect(pods: int) -> float:

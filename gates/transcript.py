@@ -58,13 +58,8 @@ class VerdictsLine(Value):
 
 
 Line = TermsLine | BatchLine | RestartLine | VerdictsLine
-
+"""One line of JSON each, by `model_dump_json`; `read` gives back an equal one."""
 _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
-
-
-def written(line: Line) -> str:
-    """The line as one line of JSON, without its end; `read` gives back an equal one."""
-    return line.model_dump_json()
 
 
 def read(texts: Iterable[str], *, file: str) -> Iterator[Line]:
@@ -82,98 +77,51 @@ def read(texts: Iterable[str], *, file: str) -> Iterator[Line]:
             raise SpecError(line_problems(file, at, error)) from error
 
 
-class ReplayDifference(Value):
-    """Where a test that is run again does not say what was written."""
+def replay(lines: Iterable[Line], *, file: str = "transcript") -> tuple[SequentialTest, list[str]]:
+    """Run the test again, to the state in which it was; and each difference of what it says to what was written.
 
-    line: int
-    """Of the transcript, from 1."""
-    step: str
-    gate: str
-    what: str
-    """As `outcome`, `reason`, `numbers.evidence_worse`."""
-    recorded: str
-    replayed: str
+    There is none when every verdict is the same, bit for bit.
 
-    def __str__(self) -> str:
-        where = f"line {self.line}: {self.step}: gate {self.gate}: {self.what}"
-        return f"{where}: recorded {self.recorded}, now {self.replayed}"
-
-
-class Replay:
-    """A test run again, line by line."""
-
-    def __init__(self, file: str = "transcript") -> None:
-        """`file` is the transcript's name in errors."""
-        self._file = file
-        self._at = 0
-        self._trial: SequentialTest | None = None
-
-    @property
-    def trial(self) -> SequentialTest:
-        """In the state in which it was after the last line.
-
-        Raises:
-            SpecError: when no terms have come yet.
-        """
-        if self._trial is None:
-            raise self._wrong("no terms", "the terms as the first line")
-        return self._trial
-
-    def take(self, line: Line) -> list[ReplayDifference]:
-        """Do what the line says was done; a line of verdicts is compared.
-
-        Raises:
-            SpecError: when the line cannot follow those before it.
-        """
-        self._at += 1
+    Raises:
+        SpecError: when the lines are not those of one test; `file` is their name.
+    """
+    test: SequentialTest | None = None
+    found: list[str] = []
+    at = 1
+    for at, line in enumerate(lines, start=1):
         if isinstance(line, TermsLine):
-            if self._trial is not None:
-                raise self._wrong("terms again", "the terms once: nobody changes them on the way")
-            self._trial = SequentialTest(line.terms)
+            if test:
+                once = "the terms once: nobody changes them on the way"
+                raise SpecError([Problem(file, at, "", "terms again", once)])
+            test = SequentialTest(line.terms)
+        elif test is None:
+            break
         elif isinstance(line, BatchLine):
             # One that is refused was written down before it was judged, refused then as well, and taught nothing.
             with suppress(UsageError):
-                self.trial.take(line.batch)
+                test.take(line.batch)
         elif isinstance(line, RestartLine):
-            self.trial.restart()
-        elif isinstance(line, VerdictsLine):
-            return self._compared(line)
-        return []
-
-    def _compared(self, line: VerdictsLine) -> list[ReplayDifference]:
-        fresh = self.trial.verdicts(deadline_passed=line.deadline_passed)
-        return [
-            ReplayDifference(line=self._at, step=line.step, gate=gate, what=what, recorded=recorded, replayed=replayed)
-            for gate, what, recorded, replayed in _differences(line.verdicts, fresh)
-        ]
-
-    def _wrong(self, found: str, expected: str) -> SpecError:
-        return SpecError([Problem(self._file, max(self._at, 1), "", found, expected)])
+            test.restart()
+        else:
+            fresh = test.verdicts(deadline_passed=line.deadline_passed)
+            found += [f"line {at}: {line.step}: {each}" for each in _differences(line.verdicts, fresh)]
+    # A file without a line proves nothing, and must not look as if it did.
+    if test is None:
+        raise SpecError([Problem(file, at, "", "no terms", "the terms as the first line")])
+    return test, found
 
 
-def replay(lines: Iterable[Line], *, file: str = "transcript") -> list[ReplayDifference]:
-    """Run the test again; empty when every verdict is the same, bit for bit.
-
-    Raises:
-        SpecError: when the lines are not those of one test.
-    """
-    again = Replay(file)
-    found = [difference for line in lines for difference in again.take(line)]
-    _ = again.trial  # A file without a line proves nothing, and must not look as if it did.
-    return found
-
-
-def _differences(recorded: Sequence[Verdict], fresh: Sequence[Verdict]) -> Iterator[tuple[str, str, str, str]]:
-    """Gate, what, and both values as text: shortest round-trip digits, so equal text means equal bits."""
+def _differences(recorded: Sequence[Verdict], fresh: Sequence[Verdict]) -> Iterator[str]:
+    """By gate, with both values as text: shortest round-trip digits, so equal text means equal bits."""
     for old, new in zip_longest(recorded, fresh):
         if old is None or new is None or old.gate != new.gate:
-            yield (old or new).gate, "gate", old.gate if old else "nothing", new.gate if new else "nothing"
+            said, says = (each.gate if each else "nothing" for each in (old, new))
+            yield f"gate {(old or new).gate}: gate: recorded {said}, now {says}"
             continue
         parts = {"outcome": (str(old.outcome), str(new.outcome)), "reason": (repr(old.reason), repr(new.reason))}
         for name in sorted({*old.numbers, *new.numbers}):
-            parts[f"numbers.{name}"] = (_text(old.numbers.get(name)), _text(new.numbers.get(name)))
-        yield from ((old.gate, what, was, now) for what, (was, now) in parts.items() if was != now)
-
-
-def _text(number: float | None) -> str:
-    return "nothing" if number is None else repr(number)
+            was, now = (repr(each.numbers[name]) if name in each.numbers else "nothing" for each in (old, new))
+            parts[f"numbers.{name}"] = was, now
+        for what, (was, now) in parts.items():
+            if was != now:
+                yield f"gate {old.gate}: {what}: recorded {was}, now {now}"

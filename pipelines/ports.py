@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from gates.answers.samples import TakenSamples
-from gates.model import EngineReply
+from gates.model import ChatAnswer
 from registry.model import EngineRecord, ModelVersion
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from rollouts.model import CarrierHeartbeat, Engine, EngineSet, ForeignObject, RegionState
@@ -105,8 +105,8 @@ class Listener(Protocol):
 class Chat(Protocol):
     """Asks one engine directly, at temperature 0."""
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> tuple[EngineReply, tuple[int, ...]]:
-        """Stream one chat completion: what the engine said and how fast, and its tokens."""
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
+        """Stream one chat completion."""
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens that the engine itself makes of a conversation, generation prompt included."""

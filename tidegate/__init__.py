@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "gates.adapters.prometheus": "PrometheusSource",
-    "gates.model": "ArmKey EngineReply GateOutcome Verdict",
+    "gates.model": "ArmKey ChatAnswer GateOutcome Verdict",
     "gates.ports": "EvidenceSource",
     "pipelines.errors": "NotAsPlanned PlanRefused",
     "pipelines.model": "Ending Plan PlanStep Result",

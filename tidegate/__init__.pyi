@@ -2,7 +2,7 @@
 
 from gates.adapters.prometheus import PrometheusSource as PrometheusSource
 from gates.model import ArmKey as ArmKey
-from gates.model import EngineReply as EngineReply
+from gates.model import ChatAnswer as ChatAnswer
 from gates.model import GateOutcome as GateOutcome
 from gates.model import Verdict as Verdict
 from gates.ports import EvidenceSource as EvidenceSource

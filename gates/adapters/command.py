@@ -1,7 +1,7 @@
-"""Asks a command: the question on its standard input and in its environment, the answer on its standard output.
+"""Asks a command: the question in its environment, the answer by its exit code and the last line of its output.
 
-Exit codes are tidegate's own: 0 pass, 1 fail, 3 inconclusive, 4 something outside was not there. A JSON document, alone
-on the standard output or as its last line, is the answer in full; of two that differ, the worse counts.
+Exit codes are tidegate's own: 0 pass, 1 fail, 3 inconclusive, 4 something outside was not there. A last line that is
+JSON has the reason and numbers too; where it and the code differ, the worse counts.
 
 It runs in a session of its own, so that all of it can be ended, and without our secrets.
 """
@@ -11,59 +11,27 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from gates.analyses.command import OUTCOMES, Answer, CommandGate, Question, Reply, answer_in
+from pydantic import ValidationError
+
+from gates.analyses.command import Answer, CommandGate, Question, Reply
 from gates.errors import NotAnswered
+from gates.model import GateOutcome
 from tidegate.core.access import scrubbed
 from tidegate.core.children import Child, variables_for
-from tidegate.core.text import json_of
 
-OUTCOME_OF = {0: "pass", 1: "fail", 3: "inconclusive"}
+OUTCOME_OF = {0: GateOutcome.PASS, 1: GateOutcome.FAIL, 3: GateOutcome.INCONCLUSIVE}
 KEPT = "what it said is kept as commands/STEP.GATE.txt of the delivery"
-MOST_BYTES = 16 << 20
-"""Of an answer; more is none."""
-KEPT_CHARACTERS = 64 << 10
-"""The end of each output, for a person."""
+KEPT_BYTES = 64 << 10
+"""The end of each output."""
 NOT_THERE = 4
 """Exit code of a command that may have an answer when it is asked again."""
-LONGER = "give it more time by `within`, or fewer questions"
-SHORTER = "let it write what is no answer to a file of its own"
 PATIENCE_SECONDS = 5.0
 """For a program that is told to end."""
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """How it ended, and what it said; without any secret."""
-
-    code: int
-    """As Python has it: negative for the signal that ended it."""
-    said: str
-    errors: str
-    """The end of it."""
-
-    @property
-    def how(self) -> str:
-        """Its ending in words."""
-        return f"ended by {signal.Signals(-self.code).name}" if self.code < 0 else f"ended with code {self.code}"
-
-    @property
-    def last_words(self) -> str:
-        """The last line of its standard error, after a colon; empty where there is none."""
-        lines = self.errors.strip().splitlines()
-        return f": {lines[-1].strip()}" if lines else ""
-
-    @property
-    def shown(self) -> str:
-        """What is kept of it, for people."""
-        texts = {"standard output": self.said, "standard error": self.errors}
-        parts = (f"{name}:\n{text[-KEPT_CHARACTERS:].rstrip()}" for name, text in texts.items() if text.strip())
-        return "\n".join([f"exit code {self.code}", *parts])
 
 
 async def ask_command(
@@ -79,75 +47,41 @@ async def ask_command(
         environment: of it the command gets what `tidegate.core.children` says, and `variables` by name.
 
     Raises:
-        NotAnswered: it cannot be started, takes too long, says too much, or gives no answer that can be read.
+        NotAnswered: it cannot be started, takes too long, or gives no answer that can be read.
     """
-    secrets = _secrets(settings, environment)
-    usual = variables_for(Child.COMMAND, environment)
-    process = await _started(settings.run, folder, {**usual, **secrets, **question.variables()})
-    try:
-        async with asyncio.timeout(seconds):
-            said, complaints = await _talked(process, question.model_dump_json().encode())
-            code = await process.wait()
-    except TimeoutError as error:
-        raise NotAnswered(f"no answer within {seconds:.0f} s", again=False, hint=LONGER) from error
-    finally:
-        await _end(process)
-    # First of all: what follows ends up in verdicts, errors and kept files.
-    texts = (scrubbed(text.decode(errors="replace"), secrets.values()) for text in (said, complaints))
-    ended = _Ended(code, *texts)
-    return Reply(answer=_answer(ended), output=ended.shown)
-
-
-def _secrets(settings: CommandGate, environment: Mapping[str, str]) -> dict[str, str]:
-    missing = [name for name in settings.variables if name not in environment]
-    if missing:
+    if missing := [name for name in settings.variables if name not in environment]:
         hint = "set it where the step runs, or leave it out of `variables`"
         raise NotAnswered(f"the variable {missing[0]} is not set", again=False, hint=hint)
-    return {name: environment[name] for name in settings.variables}
-
-
-async def _started(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Process:
-    program, *arguments = words
+    secrets = {name: environment[name] for name in settings.variables}
+    told = {**variables_for(Child.COMMAND, environment), **secrets, **question.variables()}
     try:
-        return await asyncio.create_subprocess_exec(
-            program,
-            *arguments,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            cwd=folder,
-            env=environment,
-            start_new_session=True,
+        process = await asyncio.create_subprocess_exec(
+            *settings.run, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=folder, env=told, start_new_session=True
         )
     except OSError as error:
         hint = "the first word of `run` must be a program where the step runs"
-        raise NotAnswered(f"{program} cannot be run: {error.strerror}", again=False, hint=hint) from error
+        message = f"{settings.run[0]} cannot be run: {error.strerror}"
+        raise NotAnswered(message, again=False, hint=hint) from error
+    try:
+        async with asyncio.timeout(seconds):
+            outputs = await asyncio.gather(_end_of(process.stdout), _end_of(process.stderr))
+            code = await process.wait()
+    except TimeoutError as error:
+        hint = "give it more time by `within`, or fewer questions"
+        raise NotAnswered(f"no answer within {seconds:.0f} s", again=False, hint=hint) from error
+    finally:
+        await _end(process)
+    # First of all: what follows ends up in verdicts, errors and kept files.
+    said, errors = (scrubbed(text.decode(errors="replace"), secrets.values()).strip() for text in outputs)
+    parts = {"standard output": said, "standard error": errors}
+    kept = "\n".join([f"exit code {code}", *(f"{name}:\n{text}" for name, text in parts.items() if text)])
+    return Reply(answer=_answer(code, _last_line(said), _last_line(errors), kept), output=kept)
 
 
-async def _talked(process: Process, told: bytes) -> tuple[bytes, bytes]:
-    """Hand it its input, and read both outputs to their ends."""
-    assert process.stdin and process.stdout and process.stderr, "started with pipes"
-
-    async def tell(stream: asyncio.StreamWriter) -> None:
-        # Who does not read it need not.
-        with suppress(ConnectionError):
-            stream.write(told)
-            await stream.drain()
-        stream.close()
-
-    _, said, errors = await asyncio.gather(
-        tell(process.stdin), _read(process.stdout, whole=True), _read(process.stderr, whole=False)
-    )
-    return said, errors
-
-
-async def _read(stream: asyncio.StreamReader, *, whole: bool) -> bytes:
+async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
     found = b""
-    while part := await stream.read(1 << 16):
-        found += part
-        if len(found) > MOST_BYTES and whole:
-            raise NotAnswered(f"it says more than {MOST_BYTES >> 20} MiB", again=False, hint=SHORTER)
-        found = found if whole else found[-KEPT_CHARACTERS:]
+    while stream and (part := await stream.read(1 << 16)):
+        found = (found + part)[-KEPT_BYTES:]
     return found
 
 
@@ -162,44 +96,30 @@ async def _end(process: Process) -> None:
     # Pipes are closed once they are read to their ends; one of who left the session may stay open.
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_SECONDS):
-            for stream in (process.stdout, process.stderr):
-                while stream and await stream.read(1 << 16):
-                    pass
+            await asyncio.gather(_end_of(process.stdout), _end_of(process.stderr))
 
 
-def _answer(ended: _Ended) -> Answer:
-    code, words, output = ended.code, ended.last_words, ended.shown
+def _last_line(text: str) -> str:
+    return text.splitlines()[-1].strip() if text else ""
+
+
+def _answer(code: int, said: str, error: str, kept: str) -> Answer:
+    """By the code, and the last line of either output."""
+    words = f": {error}" if error else ""
     if code == NOT_THERE:
-        raise NotAnswered(f"something that it needs was not there{words}", again=True, hint=KEPT, output=output)
+        raise NotAnswered(f"something that it needs was not there{words}", again=True, hint=KEPT, output=kept)
     if code not in OUTCOME_OF:
-        message = f"{ended.how}, which says nothing of the version{words}"
-        raise NotAnswered(message, again=False, hint=KEPT, output=output)
-    try:
-        document = _document(ended.said)
-    except ValueError as error:
-        raise NotAnswered(f"its answer cannot be read: {error}", again=False, hint=KEPT, output=output) from error
+        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        message = f"{how}, which says nothing of the version{words}"
+        raise NotAnswered(message, again=False, hint=KEPT, output=kept)
     by_code = Answer(outcome=OUTCOME_OF[code], reason=f"exit code {code}{words}")
-    if document is None:
+    if not said.startswith("{"):
         return by_code
-    agrees = document.outcome is not None and OUTCOMES[document.outcome] >= OUTCOMES[OUTCOME_OF[code]]
-    return document if code == 0 or agrees else by_code
-
-
-def _document(said: str) -> Answer | None:
-    """The JSON document that the output is, or ends with; None where there is none."""
-    text = said.strip()
-    last = text.splitlines()[-1].strip() if text else ""
-    for candidate in dict.fromkeys((text, last)):
-        if candidate.startswith("{") and candidate.endswith("}") and _is_one(candidate):
-            return answer_in(candidate)
-    if last.startswith("{"):
-        raise ValueError("it begins as JSON and is none")
-    return None
-
-
-def _is_one(text: str) -> bool:
     try:
-        json_of(text)
-    except ValueError:
-        return False
-    return True
+        answer = Answer.model_validate_json(said)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        where = "".join(f"{part}: " for part in first["loc"])
+        message = f"its answer cannot be read: {where}{first['msg']}"
+        raise NotAnswered(message, again=False, hint=KEPT, output=kept) from None
+    return max(answer, by_code, key=lambda each: each.outcome)

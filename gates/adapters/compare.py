@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -19,10 +20,10 @@ from pydantic import BaseModel
 from gates.adapters.judge import judge_of
 from gates.adapters.openai import OpenAIClient
 from gates.answers.golden import GoldenPrompt, load_golden
-from gates.comparison import AnsweredPair, ComparisonPlan, Endpoint, EndpointComparison
+from gates.comparison import AnsweredPair, ComparisonPlan, EndpointComparison
 from gates.errors import BadAnswer
 from gates.judge.judge import ScoredPairs
-from gates.model import ApiForm, EngineReply, worst
+from gates.model import ApiForm, ChatAnswer, worst
 from gates.reports.check_report import ComparisonReport
 from tidegate.core.errors import OutsideError, UsageError
 from tidegate.core.files import Unreadable, read_text
@@ -32,7 +33,7 @@ RETRIES = 5
 """Of a request that met 429: anyone who lets so few through a minute says nothing of the model."""
 TRIES = 3
 """Prompts, one of which an endpoint must answer before anything counts: a wrong name of a model is no bad version."""
-Ask = Callable[[GoldenPrompt], Awaitable[EngineReply]]
+Ask = Callable[[GoldenPrompt], Awaitable[ChatAnswer]]
 Look = Callable[[EndpointComparison], None]
 """Is shown the comparison after every pair."""
 
@@ -83,8 +84,8 @@ class Arm:
         return key.strip()
 
     @asynccontextmanager
-    async def opened(self, timeout: timedelta) -> AsyncIterator[tuple[Endpoint, Ask]]:
-        """Where the arm is asked, and what asks it; silence may last `timeout`.
+    async def opened(self, timeout: timedelta, tell: Callable[[str], None]) -> AsyncIterator[Ask]:
+        """What asks it, of one endpoint; silence may last `timeout`.
 
         Raises:
             UsageError: the address is none, or the endpoint serves several models.
@@ -103,19 +104,19 @@ class Arm:
                     hint = f"name one: --{self.name}-model"
                     raise UsageError(f"{url} serves {len(served)} models: {known}", hint=hint)
                 (model,) = served
-            at = Endpoint(url=url, model=model, api=self.api)
-            yield at, lambda entry: ask(client, at, entry)
+            tell(f"{self.name} is {model} at {url}")
+            yield partial(ask, client, model, self.api)
 
 
-async def ask(client: OpenAIClient, at: Endpoint, entry: GoldenPrompt) -> EngineReply:
+async def ask(client: OpenAIClient, model: str, api: ApiForm, entry: GoldenPrompt) -> ChatAnswer:
     """The answer to one prompt.
 
     Raises:
         BadAnswer, OutsideError: as `OpenAIClient.stream_answer`.
     """
-    chat = at.api is ApiForm.CHAT
+    chat = api is ApiForm.CHAT
     body = {
-        "model": at.model,
+        "model": model,
         **({"messages": [{"role": "user", "content": entry.prompt}]} if chat else {"prompt": entry.prompt}),
         "max_tokens": entry.max_tokens,
         # So that two answers of one version can be compared.
@@ -124,8 +125,7 @@ async def ask(client: OpenAIClient, at: Endpoint, entry: GoldenPrompt) -> Engine
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    reply, _ = await client.stream_answer("/chat/completions" if chat else "/completions", body, retries=RETRIES)
-    return reply
+    return await client.stream_answer("/chat/completions" if chat else "/completions", body, retries=RETRIES)
 
 
 def base_url(text: str, option: str) -> str:
@@ -190,7 +190,8 @@ def compare(
     async def run() -> None:
         async with AsyncExitStack() as stack:
             scores = ScoredPairs(await stack.enter_async_context(judge_of(plan.judge))) if plan.judge else None
-            asked = await stack.enter_async_context(both_opened(arms, timeout, prompts, tell))
+            asked = [await stack.enter_async_context(arm.opened(timeout, tell)) for arm in arms]
+            await asyncio.gather(*(warm_up(arm, prompts) for arm in asked))
             with suppress(TimeoutError):
                 async with (
                     asyncio.timeout(within.total_seconds()),
@@ -213,26 +214,8 @@ def compare(
         until=max(times, default=None),
         verdicts=verdicts,
         not_asked=plan.not_asked,
-        likeness=comparison.likeness,
-        unanswered=comparison.unanswered,
         differing=comparison.differing,
     )
-
-
-@asynccontextmanager
-async def both_opened(
-    arms: tuple[Arm, Arm], timeout: timedelta, golden: Sequence[GoldenPrompt], tell: Callable[[str], None]
-) -> AsyncIterator[tuple[Ask, Ask]]:
-    """Both arms, once each has answered something.
-
-    Raises:
-        UsageError, OutsideError: as `Arm.opened` and `warm_up`.
-    """
-    first, second = arms
-    async with first.opened(timeout) as (stable, of_stable), second.opened(timeout) as (canary, of_canary):
-        tell(f"stable is {stable}, canary is {canary}")
-        await asyncio.gather(warm_up(of_stable, golden), warm_up(of_canary, golden))
-        yield of_stable, of_canary
 
 
 async def warm_up(arm: Ask, golden: Sequence[GoldenPrompt]) -> None:
@@ -250,7 +233,7 @@ async def warm_up(arm: Ask, golden: Sequence[GoldenPrompt]) -> None:
 
 
 async def answered_pairs(
-    arms: tuple[Ask, Ask],
+    arms: Sequence[Ask],
     golden: Sequence[GoldenPrompt],
     scores: ScoredPairs | None,
     *,
@@ -268,7 +251,7 @@ async def answered_pairs(
     """
     silent = set[str]()
 
-    async def answer(arm: int, entry: GoldenPrompt) -> EngineReply | None:
+    async def answer(arm: int, entry: GoldenPrompt) -> ChatAnswer | None:
         try:
             return await arms[arm](entry)
         except BadAnswer as error:

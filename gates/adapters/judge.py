@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Self
+from contextlib import aclosing, asynccontextmanager
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -42,7 +40,7 @@ class _Completion(BaseModel):
 
 
 class OpenAIJudge:
-    """A `JudgeClient`; use it as a context, it holds connections.
+    """A `JudgeClient`; close it, it holds connections.
 
     A request that met 429, 5xx or silence is sent again, each time about twice as late, or when the
     endpoint says.
@@ -66,12 +64,8 @@ class OpenAIJudge:
         seconds = settings.timeout.total_seconds()
         self._client = OpenAIClient(settings.endpoint.rstrip("/"), key=key, timeout_seconds=seconds, direct=False)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def aclose(self) -> None:
+        """Close its connections."""
         await self._client.aclose()
 
     async def ask(self, request: JudgeRequest) -> JudgeReply:
@@ -125,5 +119,5 @@ async def judge_of(settings: JudgeGate) -> AsyncIterator[Judge]:
     Raises:
         UsageError: as `OpenAIJudge`.
     """
-    async with OpenAIJudge(settings, os.environ) as client:
+    async with aclosing(OpenAIJudge(settings, os.environ)) as client:
         yield Judge(settings, client, seed=SEED)

@@ -16,7 +16,7 @@ import httpx
 from pydantic import BaseModel
 
 from gates.errors import BadAnswer
-from gates.model import EngineReply
+from gates.model import ChatAnswer
 from tidegate.core.errors import OutsideError
 from tidegate.core.metadata_servers import request_hook
 from tidegate.core.text import is_loopback, json_of
@@ -75,8 +75,8 @@ class OpenAIClient(httpx.AsyncClient):
                 raise await self._refused(response)
             return form.model_validate_json(response.content)
 
-    async def stream_answer(self, path: str, body: object, *, retries: int = 0) -> tuple[EngineReply, tuple[int, ...]]:
-        """A streamed answer, and its tokens where the engine was asked for them, as vLLM's addition to the format is.
+    async def stream_answer(self, path: str, body: object, *, retries: int = 0) -> ChatAnswer:
+        """A streamed answer, with its tokens where the engine was asked for them, as vLLM's addition to the format is.
 
         One that met 429 is asked for so many times more, ever later: who lets few through says nothing of the model.
 
@@ -126,7 +126,7 @@ class OpenAIClient(httpx.AsyncClient):
             return OutsideError(f"{self.url} answers {status}: {words}", hint=hint, detail=text)
         return self._bad(f"answers {status}: {words}", detail=text)
 
-    async def _collected(self, response: httpx.Response, begin: float) -> tuple[EngineReply, tuple[int, ...]]:
+    async def _collected(self, response: httpx.Response, begin: float) -> ChatAnswer:
         text, finish_reason, tokens = "", "", list[int]()
         pieces, counted, ttft = 0, 0, 0.0
         async for line in _lines(response):
@@ -147,16 +147,14 @@ class OpenAIClient(httpx.AsyncClient):
         # A connection that is closed in good order ends a stream without an error.
         if not finish_reason:
             raise self._bad(f"broke off its answer after {len(tokens) or pieces} tokens")
-        seconds, count = time.perf_counter() - begin, counted or len(tokens) or pieces
-        reply = EngineReply(
+        return ChatAnswer(
             text=text,
             finish_reason=finish_reason,
-            output_tokens=count,
+            output_tokens=counted or len(tokens) or pieces,
             ttft_seconds=ttft,
-            itl_seconds=(seconds - ttft) / (count - 1) if count > 1 else None,
-            duration_seconds=seconds,
+            duration_seconds=time.perf_counter() - begin,
+            tokens=tuple(tokens),
         )
-        return reply, tuple(tokens)
 
 
 def wait_seconds(response: httpx.Response | None, attempt: int) -> float:

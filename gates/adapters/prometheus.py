@@ -14,7 +14,7 @@ import numpy as np
 from gates.analyses.queries import AsksPrometheus, Window, filled
 from gates.evidence import counters
 from gates.evidence.batch import ArmName, Batch, Buckets
-from gates.evidence.counters import NotCounts, Sample
+from gates.evidence.counters import NotCounts
 from gates.evidence.names import (
     BUCKET_EDGE,
     INSTANCE,
@@ -135,8 +135,8 @@ class PrometheusSource:
                 values = counters.counted([[value] for _, value in series.values])
             except NotCounts as problem:
                 raise OutsideError(f"{problem} in {query}", hint="name a counter of whole events") from problem
-            gained = span.gains("", series.labels, [at for at, _ in series.values], values)
-            found[_pod(series.labels)] += int(gained.counts.sum())
+            _, gained = span.gains("", series.labels, [at for at, _ in series.values], values)
+            found[_pod(series.labels)] += int(gained.sum())
         return dict(found)
 
     def summed(self, selector: str, arm: ArmKey, window: Window) -> dict[str, float]:
@@ -166,12 +166,12 @@ class PrometheusSource:
         gained: list[Gained] = []
         for target, by_edge in by_target(told).items():
             try:
-                histogram = counters.classic(by_edge)
+                times, edges, counts = counters.classic(by_edge)
             except NotCounts as problem:
                 raise OutsideError(f"{problem} in {query}", hint=hint) from problem
             labels = dict(target)
-            counts = _window(window).gains("", labels, histogram.times, histogram.counts).counts
-            gained.append(((ArmName.CANARY, _pod(labels)), histogram.edges, counts.sum(axis=0).tolist()))
+            _, rows = _window(window).gains("", labels, times, counts)
+            gained.append(((ArmName.CANARY, _pod(labels)), edges, rows.sum(axis=0).tolist()))
         found = {pod: buckets for (_, pod), buckets in summed(gained).items()}
         if gained and not found:
             raise OutsideError(f"the histograms of {query} share no bucket edge", hint="select series with the same")
@@ -236,19 +236,9 @@ def series_of(answer: SeriesAnswer) -> RawSeries:
     return RawSeries(
         name=labels.pop(NAME, ""),
         labels=labels,
-        values=_without_markers(answer.values),
+        values=answer.values,
         native=bool(answer.histograms),
     )
-
-
-def _without_markers(values: tuple[Sample, ...]) -> tuple[Sample, ...]:
-    """Without the NaN by which VictoriaMetrics before 1.107 says that a series ended; one that stays NaN is kept."""
-    gone = [math.isnan(value) for _, value in values]
-    if not any(gone):
-        return values
-    last = len(gone) - 1
-    stays = [nan and ((at > 0 and gone[at - 1]) or (at < last and gone[at + 1])) for at, nan in enumerate(gone)]
-    return tuple(sample for sample, nan, kept in zip(values, gone, stays, strict=True) if kept or not nan)
 
 
 def number_in(query: str, answer: InstantResult) -> float | None:

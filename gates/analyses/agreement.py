@@ -14,12 +14,12 @@ import scipy
 
 from gates.analyses.base import Conditions, MetricTest, StageUse, TestedGate
 from gates.analyses.quality import NO_WORDS
-from gates.evidence.batch import Batch, PairedAnswer, Source
+from gates.evidence.batch import Batch, PairedAnswer
 from gates.model import Sample, Share
 from gates.stats.binary import ShareProcess
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
-from gates.traffic import ArrivalRates, Assumptions, Flow, WholeCounts, expected_draws
+from gates.traffic import Assumptions, Expected, Flow, WholeCounts, expected_draws
 
 
 class AgreementGate(TestedGate):
@@ -44,17 +44,15 @@ class AgreementGate(TestedGate):
     min_pairs: Sample = 20
     """Prompts that stable answered before a pass, whether or not the canary did."""
 
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """Coverage and likeness, with even parts."""
-        _ = source, conditions
+        _ = conditions
         yield 1, CoverageTest(self.min_coverage, needed=self.min_pairs)
         yield 1, LikenessTest(self.min_similarity, needed=self.min_pairs)
 
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
         """Answers less alike by `worse` in the mean, and `worse` more prompts without an answer of the canary."""
-        _ = paired, temper
+        arrivals, assumed = expected.arrivals, expected.assumed
         mean = assumed.likeness - worse[:, None]
 
         def drop(first: Array, second: Array) -> Array:

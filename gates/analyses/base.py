@@ -20,7 +20,7 @@ from gates.stats.binary import FailureProcess
 from gates.stats.e_process import Array, EvidenceProcess
 from gates.stats.spread import PodSlots
 from gates.stats.times import LatencyProcess
-from gates.traffic import ArrivalRates, Assumptions, Flow, Scale
+from gates.traffic import Assumptions, Expected, Flow, Scale
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 
@@ -174,6 +174,8 @@ class Conditions:
     mirrored: float | None
     gate: str = ""
     """Its name, under which batches have what is counted for it alone."""
+    source: Source = "users"
+    """Who counts for it."""
 
 
 @dataclass(frozen=True)
@@ -277,13 +279,11 @@ class TestedGate(GateSettings):
         return f"{share * 100:.6g}{'pp' if cls.scale == 'points' else '%'}"
 
     @abstractmethod
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """The tests of one source, each with its part of the gate's share of the budget."""
 
     @abstractmethod
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
         """Expected traffic into each comparison, of canaries that are worse by so much.
 
         The first is the one that a regression shows itself in.
@@ -314,7 +314,7 @@ class MonitoredGate(GateSettings):
         """What takes batches and answers verdicts."""
 
     @abstractmethod
-    def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
+    def passes(self, expected: Expected, conditions: Conditions) -> float:
         """Seconds until half of all healthy canaries have passed; infinity for never."""
 
 

@@ -24,7 +24,7 @@ from gates.analyses.queries import PLACES, AsksPrometheus, QuerySource, Window, 
 from gates.evidence.batch import ArmName, Batch, Buckets, Events, Times
 from gates.model import ArmKey, GateOutcome, NoData, Sample, Verdict
 from gates.stats.e_process import Array, Onset, Product
-from gates.traffic import EARLY, ArrivalRates, Assumptions, WholeCounts
+from gates.traffic import EARLY, ArrivalRates, Expected, WholeCounts
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc, SpecConflict, SpecModel
 from tidegate.core.units import Duration, Percent, format_duration
@@ -37,9 +37,6 @@ def _template(query: str) -> str:
 
 
 Query = Annotated[str, AfterValidator(_template)]
-
-
-_COUNTED_BY = ("slower", "errors_query", "total_query")
 
 
 class BurnWindows(SpecModel):
@@ -87,9 +84,7 @@ class BurnRateGate(AsksPrometheus, MonitoredGate):
     errors_query: Query | None = None
     """PromQL for bad events. Without queries, the requests and errors of the canary that the proxy counted."""
     total_query: Query | None = None
-    """PromQL for all events."""
-    counted_as: Literal["rate", "increase"] = "rate"
-    """What the queries give: events a second, as Sloth's examples do, or events within the window."""
+    """PromQL for all events. Both give events a second, as Sloth's examples do."""
     # Factors: Google, The Site Reliability Workbook, chapter 5, table 5-8. There the windows are 1 h and 5 min, 6 h
     # and 30 min; a stage lasts minutes, so they are a twelfth of that, and each pair keeps its ratio of 12. A delivery
     # knows how long its stages last, and shrinks them further (`scaled_to`).
@@ -108,7 +103,7 @@ class BurnRateGate(AsksPrometheus, MonitoredGate):
     def contradictions(self) -> Iterator[SpecConflict]:
         """An objective or an SLO that has one; one way to count; factors that some share of bad events can reach."""
         if self.slo is not None:
-            for name in ("objective", *_COUNTED_BY):
+            for name in ("objective", "slower", "errors_query", "total_query"):
                 if getattr(self, name) is not None:
                     yield SpecConflict((name,), "one next to `slo`", "either of both: the SLO says it already")
             return
@@ -160,17 +155,16 @@ class BurnRateGate(AsksPrometheus, MonitoredGate):
             return NoData(reason=f"{bad.reason}; end it with `or vector(0)` if no errors are no series")
         if min(total, bad) < 0:
             return NoData(reason=f"Prometheus answers {min(total, bad):g} to a query that counts events")
-        factor = window.seconds if self.counted_as == "rate" else 1.0
-        counted = round(total * factor)
-        return Events(total=counted, bad=min(round(bad * factor), counted))
+        counted = round(total * window.seconds)
+        return Events(total=counted, bad=min(round(bad * window.seconds), counted))
 
     def monitor(self, conditions: Conditions) -> BurnRateMonitor:
         return BurnRateMonitor(self, rollback=conditions.rollback, accept=conditions.accept)
 
-    def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
+    def passes(self, expected: Expected, conditions: Conditions) -> float:
         # It is unknown how many requests are slow; an SLO that is kept leaves some of its budget.
-        bad = self.budget / 2 if self.slower else min(assumed.error_rate, self.budget)
-        return _passes_at(self, arrivals, bad, conditions.rollback, conditions.accept)
+        bad = self.budget / 2 if self.slower else min(expected.assumed.error_rate, self.budget)
+        return _passes_at(self, expected.arrivals, bad, conditions.rollback, conditions.accept)
 
 
 def scaled_to(gate: BurnRateGate, stage: timedelta, *, look: timedelta, written: Container[str] = ()) -> BurnRateGate:

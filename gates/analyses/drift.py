@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, NamedTuple
@@ -27,7 +26,7 @@ from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse
 from gates.evidence.batch import ArmName, Batch, PairedReply
 from gates.model import GateOutcome, Verdict
 from gates.stats.divergence import STRATUM_REQUESTS, Divergence, Strata
-from gates.traffic import ArrivalRates, Assumptions
+from gates.traffic import Expected
 from tidegate.core.model import SpecConflict
 
 
@@ -44,47 +43,50 @@ class Feature(StrEnum):
     """Whether the answer declines in words."""
 
 
-PROMPTS = frozenset({Feature.PROMPT_LENGTH, Feature.LANGUAGE})
-"""Those of what users ask."""
 EDGES = tuple(2 ** (half / 2) for half in range(31))
 """Upper ends of the bins of numbers, two for each doubling: 1 to 32,768. Bins that are rare are put together."""
-NAMES: Mapping[Feature, tuple[str, ...]] = {
-    Feature.LANGUAGE: ("ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh"),
-    Feature.FINISH_REASON: ("length", "stop"),
-    Feature.REFUSAL: ("false", "true"),
+
+
+class Trait(NamedTuple):
+    """What is known of a feature."""
+
+    words: str
+    usual: float
+    """What its population stability index may be."""
+    value: Callable[[PairedReply], float | str | bool | None]
+    """Of a reply; None or empty for nothing, which is neither 0 nor a name of its own."""
+    names: tuple[str | bool, ...] = ()
+    """Values with a bin of their own, all others share the last; none of numbers."""
+    of_prompts: bool = False
+    shown: Mapping[str, int] = {}
+    """What curves show of it: the name of a share, and its bin."""
+
+    @property
+    def bins(self) -> int:
+        """With one for all others, or for numbers beyond the last edge."""
+        return len(self.names or EDGES) + 1
+
+    def place(self, value: float | str | bool) -> int:
+        """The index of its bin; a number belongs to the first edge that it does not exceed."""
+        if not self.names:
+            return bisect_left(EDGES, float(value))
+        return self.names.index(value) if value in self.names else len(self.names)
+
+
+LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh")
+ENDINGS = {"finish_reason_length": 0, "finish_reason_stop": 1, "finish_reason_other": 2}
+# 0.2 is by custom the beginning of a change that matters. What is rare must be allowed less: refusals that grow from
+# 3 % to 15 % are no more than 0.2.
+TRAITS: Mapping[Feature, Trait] = {
+    Feature.PROMPT_LENGTH: Trait("prompt length", 0.2, lambda reply: reply.prompt_characters, of_prompts=True),
+    Feature.LANGUAGE: Trait("prompt language", 0.2, lambda reply: reply.prompt_language, LANGUAGES, of_prompts=True),
+    Feature.LENGTH: Trait("answer length", 0.2, lambda reply: reply.output_tokens),
+    Feature.FINISH_REASON: Trait(
+        "finish reason", 0.1, lambda reply: reply.finish_reason, ("length", "stop"), shown=ENDINGS
+    ),
+    Feature.REFUSAL: Trait("refusals", 0.1, lambda reply: reply.refusal, (False, True), shown={"refusal": 1}),
 }
-"""Names with a bin of their own; all others share the last."""
-
-
-def value_of(feature: Feature, reply: PairedReply) -> float | str | None:
-    """What is known of a reply; None for nothing, which is neither 0 nor a name of its own."""
-    known: Mapping[Feature, float | str | None] = {
-        Feature.PROMPT_LENGTH: reply.prompt_characters,
-        Feature.LANGUAGE: reply.prompt_language or None,
-        Feature.LENGTH: reply.output_tokens,
-        Feature.FINISH_REASON: reply.finish_reason or None,
-        Feature.REFUSAL: None if reply.refusal is None else str(reply.refusal).lower(),
-    }
-    return known[feature]
-
-
-def place_of(feature: Feature, value: float | str) -> int:
-    """The index of the bin of `value`; a number belongs to the first edge that it does not exceed."""
-    if isinstance(value, str):
-        names = NAMES[feature]
-        return names.index(value) if value in names else len(names)
-    return bisect_left(EDGES, value)
-
-
-USUAL: Mapping[Feature, float] = {
-    Feature.PROMPT_LENGTH: 0.2,
-    Feature.LANGUAGE: 0.2,
-    Feature.LENGTH: 0.2,
-    Feature.FINISH_REASON: 0.1,
-    Feature.REFUSAL: 0.1,
-}
-"""0.2 is by custom the beginning of a change that matters. What is rare must be allowed less: refusals that grow from
-3 % to 15 % are no more than 0.2."""
+USUAL = {feature: trait.usual for feature, trait in TRAITS.items()}
 
 
 class DriftGate(MonitoredGate):
@@ -103,16 +105,16 @@ class DriftGate(MonitoredGate):
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """Something of answers is looked at."""
-        if not self.features.keys() - PROMPTS:
-            of_answers = ", ".join(sorted(USUAL.keys() - PROMPTS))
-            yield SpecConflict(("features",), "none of answers", f"one or more of {of_answers}")
+        of_answers = sorted(feature for feature, trait in TRAITS.items() if not trait.of_prompts)
+        if self.features.keys().isdisjoint(of_answers):
+            yield SpecConflict(("features",), "none of answers", f"one or more of {', '.join(of_answers)}")
 
     def monitor(self, conditions: Conditions) -> DriftMonitor:
         return DriftMonitor(self, rollback=conditions.rollback, paired=conditions.mirrored is not None)
 
-    def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
+    def passes(self, expected: Expected, conditions: Conditions) -> float:
         """As `MonitoredGate`; traffic has no drift that could be assumed."""
-        _ = assumed, conditions
+        _, arrivals = conditions, expected.arrivals
         ratio = arrivals.stable / arrivals.canary
         return requests_to_pass(tuple(self.features.items()), self.min_requests, ratio) / arrivals.canary
 
@@ -131,8 +133,7 @@ def spending(number: int) -> float:
     return (math.pi * number) ** 2 / 6
 
 
-@dataclass(frozen=True)
-class InterimAnalysis:
+class InterimAnalysis(NamedTuple):
     """What was seen when it was looked."""
 
     number: int
@@ -162,8 +163,8 @@ class Comparison:
         self.look: InterimAnalysis | None = None
         self.requests = self.against = 0
         """Counted so far, looked at or not."""
-        bins = len(NAMES[feature]) if feature in NAMES else len(EDGES)
-        self.strata = Strata.begin(bins + 1, closes_at=1 if paired else STRATUM_REQUESTS)
+        self._trait = TRAITS[feature]
+        self.strata = Strata.begin(self._trait.bins, closes_at=1 if paired else STRATUM_REQUESTS)
 
     def take(self, batch: Batch) -> None:
         """Count a batch, and look if it is time."""
@@ -177,12 +178,14 @@ class Comparison:
             self.look = self.looked()
 
     def _count(self, *arms: Sequence[PairedReply]) -> None:
-        values = [[value for reply in arm if (value := value_of(self.feature, reply)) is not None] for arm in arms]
+        found = [[self._trait.value(reply) for reply in arm] for arm in arms]
+        values = [[value for value in each if value is not None and value != ""] for each in found]
         # One that is known of one arm alone is no pair.
         if self._paired and not all(values):
             return
-        size = len(self.strata.canary)
-        counts = [np.bincount([place_of(self.feature, each) for each in arm], minlength=size) for arm in values]
+        counts = [
+            np.bincount([self._trait.place(value) for value in each], minlength=self._trait.bins) for each in values
+        ]
         self.strata = self.strata.plus(*counts)
         self.against += len(values[0])
         self.requests += len(values[1])
@@ -190,9 +193,8 @@ class Comparison:
     def looked(self) -> InterimAnalysis | None:
         """The look that could be made now; the last one where there is too little, or nothing new."""
         strata, last = self.strata.closed(), self.look
-        if min(strata.canary_requests, strata.stable_requests) < self._least:
-            return last
-        if last and last.requests == self.requests:
+        too_few = min(strata.canary_requests, strata.stable_requests) < self._least
+        if too_few or (last and last.requests == self.requests):
             return last
         number = last.number + 1 if last else 1
         divergence = strata.divergence
@@ -204,13 +206,21 @@ class Comparison:
     def finding(self, look: InterimAnalysis | None, level: float) -> Finding:
         """What a look says; `level` is this comparison's share of the error budget."""
         if look is None:
-            return Finding(self, GateOutcome.RUNNING, self._too_few(), {}, math.inf)
+            words = f"{self._trait.words} is known of {self.requests} canary and {self.against} stable requests"
+            return Finding(GateOutcome.RUNNING, f"{words}; at least {self._least} are needed", {}, math.inf)
         used = look.at_most / self.allowed
+        what, allowed = f"{self._trait.words} PSI {look.divergence.value:.3g}", f"where {self.allowed:g} is allowed"
+        after = f"after {look.requests:,} canary and {look.against:,} stable requests"
         if look.p_value <= level:
-            # Drift that is proven, and not the canary's doing.
-            outcome = GateOutcome.INCONCLUSIVE if self.feature in PROMPTS else GateOutcome.FAIL
+            proof = f"{what} {allowed}, {after} (p = {look.p_value:.1g})"
+            outcome, sentence = GateOutcome.FAIL, f"the canary answers differently: {proof}"
+            if self._trait.of_prompts:
+                unfair = "the arms are asked different things, so no comparison of them is fair"
+                outcome, sentence = GateOutcome.INCONCLUSIVE, f"{unfair}: {proof}"
+        elif used <= 1:
+            outcome, sentence = GateOutcome.PASS, f"{what}, at most {look.at_most:.3g} {allowed}, {after}"
         else:
-            outcome = GateOutcome.PASS if used <= 1 else GateOutcome.RUNNING
+            outcome, sentence = GateOutcome.RUNNING, f"{what} may be as much as {look.at_most:.3g} {allowed}, {after}"
         numbers = {
             "psi": look.divergence.value,
             "psi_by_chance": look.divergence.by_chance,
@@ -221,53 +231,20 @@ class Comparison:
             "reference_requests": float(look.against),
         }
         named = {f"{self.feature}_{number}": value for number, value in numbers.items()}
-        return Finding(self, outcome, self._sentence(look, outcome), named, used)
-
-    def _sentence(self, look: InterimAnalysis, outcome: GateOutcome) -> str:
-        what = f"{_WORDS[self.feature]} PSI {look.divergence.value:.3g}"
-        after = f"after {look.requests:,} canary and {look.against:,} stable requests"
-        if outcome is GateOutcome.PASS:
-            return f"{what}, at most {look.at_most:.3g} where {self.allowed:g} is allowed, {after}"
-        if outcome is GateOutcome.RUNNING:
-            return f"{what} may be as much as {look.at_most:.3g} where {self.allowed:g} is allowed, {after}"
-        proof = f"{what} where {self.allowed:g} is allowed, {after} (p = {look.p_value:.1g})"
-        if self.feature in PROMPTS:
-            return f"the arms are asked different things, so no comparison of them is fair: {proof}"
-        return f"the canary answers differently: {proof}"
-
-    def _too_few(self) -> str:
-        return (
-            f"{_WORDS[self.feature]} is known of {self.requests} canary and {self.against} stable requests; "
-            f"at least {self._least} are needed"
-        )
+        return Finding(outcome, sentence, named, used)
 
     def shares(self) -> dict[str, float]:
         """How both arms answer so far, for curves: nothing is decided by them."""
         strata = self.strata.closed()
-        n, shown = strata.canary_requests, SHARES.get(self.feature, {}).items()
+        n, shown = strata.canary_requests, self._trait.shown.items()
         # Stable's as if it had been asked when the canary was.
         arms = {"canary": strata.canary, "stable": strata.expected}
         return {f"{arm}_{name}_share": float(of[at]) / n for name, at in shown for arm, of in arms.items() if n}
 
 
-SHARES: Mapping[Feature, Mapping[str, int]] = {
-    Feature.REFUSAL: {"refusal": 1},
-    Feature.FINISH_REASON: {"finish_reason_length": 0, "finish_reason_stop": 1, "finish_reason_other": 2},
-}
-"""What curves show of a feature: the name of a share, and its bin."""
-_WORDS = {
-    Feature.PROMPT_LENGTH: "prompt length",
-    Feature.LANGUAGE: "prompt language",
-    Feature.LENGTH: "answer length",
-    Feature.FINISH_REASON: "finish reason",
-    Feature.REFUSAL: "refusals",
-}
-
-
 class Finding(NamedTuple):
     """What one comparison says."""
 
-    comparison: Comparison
     outcome: GateOutcome
     """`inconclusive` is proven drift that is not the canary's doing."""
     sentence: str
@@ -287,7 +264,7 @@ class DriftMonitor(Monitor):
         self.comparisons = [
             Comparison(feature, allowed=allowed, least=settings.min_requests, paired=paired)
             for feature, allowed in settings.features.items()
-            if not (paired and feature in PROMPTS)
+            if not (paired and TRAITS[feature].of_prompts)
         ]
         self._level = rollback / len(self.comparisons)
 
@@ -347,6 +324,6 @@ def requests_to_pass(allowed: tuple[tuple[Feature, float], ...], least: int, sta
 
 def _seen(feature: Feature, size: float, luck: float) -> Divergence:
     """What arms without drift look like; a share `luck` of samples of this size shows less."""
-    bins = BINS_OF_NAMES if feature in NAMES else USUAL_BINS
+    bins = BINS_OF_NAMES if TRAITS[feature].names else USUAL_BINS
     value = float(scipy.special.chdtri(bins - 1, 1 - luck)) / size
     return Divergence(value, bins, size, 2 * math.sqrt(value / size))

@@ -14,26 +14,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from gates.analyses.base import (
-    BOTH,
-    Conditions,
-    MetricTest,
-    PodCountsTest,
-    StageUse,
-    TestedGate,
-    pods_of,
-)
-from gates.evidence.batch import ArmName, Batch, PodTrials, Source
+from gates.analyses.base import BOTH, Conditions, MetricTest, PodCountsTest, StageUse, TestedGate, pods_of
+from gates.evidence.batch import ArmName, Batch, PodTrials
 from gates.model import Sample
 from gates.stats.binary import FailureProcess, ShareProcess
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
-from gates.traffic import ArrivalRates, Assumptions, Flow, WholeCounts, evidence_per_request, expected_draws
+from gates.traffic import Assumptions, Expected, Flow, WholeCounts, evidence_per_request, expected_draws
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc
 from tidegate.core.units import PercentagePoints
@@ -69,29 +60,27 @@ class ErrorsGate(TestedGate):
     def signals(self) -> Mapping[Loc, MetricSignal]:
         return {(): MetricSignal.REQUESTS}
 
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """Failed and refused requests apart; copies of requests must be proven to arrive."""
-        if source == "probe":
+        if conditions.source == "probe":
             yield 1, PairedFailureTest(self)
             return
-        yield FAILED_PART, FailureTest(self, "failed", temper=conditions.temper)
-        yield 1 - FAILED_PART, FailureTest(self, "refused", temper=conditions.temper)
+        # Two questions: a canary that refuses must not hide behind a stable that fails.
+        yield FAILED_PART, FailureTest(self, "failed", "errors", temper=conditions.temper)
+        yield 1 - FAILED_PART, FailureTest(self, "refused", "refused", temper=conditions.temper)
         if conditions.mirrored is not None:
             yield 0, MirrorTest(conditions.mirrored)
 
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
         """As `TestedGate`; either arm of a pair leaves its answer out by itself, each canary `worse` more often."""
-        if not paired:
-            yield expected_failures(self.max_increase, self.tolerance, arrivals, worse, assumed, temper=temper)
+        if not expected.paired:
+            yield expected_failures(self.max_increase, self.tolerance, expected, worse)
             return
+        usual = expected.assumed.error_rate
         process = PairedScoresProcess(max_drop=self.max_increase, tolerance=self.tolerance, leading=worse.shape)
-        rates = np.minimum(assumed.error_rate + worse, 1.0)[:, None]
+        rates = np.minimum(usual + worse, 1.0)[:, None]
         yield expected_draws(
-            process,
-            arrivals,
-            lambda first, second: (first < rates).astype(np.float64) - (second < assumed.error_rate),
+            process, expected.arrivals, lambda first, second: (first < rates).astype(np.float64) - (second < usual)
         )
 
 
@@ -105,11 +94,11 @@ class BadShareTest(PodCountsTest):
     events: str
     """Their name among the numbers."""
 
-    def __init__(self, kind: str, *, needed: int, max_increase: float, tolerance: float, temper: bool) -> None:
-        """Differences of two shares."""
-        super().__init__(kind, needed=needed)
-        self._max_increase = max_increase
-        self.process = FailureProcess(max_increase=max_increase, tolerance=tolerance, temper=temper)
+    def __init__(self, kind: str, gate: TestedGate, *, temper: bool) -> None:
+        """`gate` has a margin and a tolerance, which are differences of two shares."""
+        super().__init__(kind, needed=getattr(gate, gate.least))
+        self._max_increase, tolerance = gate.regression(Assumptions()), gate.tolerated()
+        self.process = FailureProcess(max_increase=self._max_increase, tolerance=tolerance, temper=temper)
 
     @abstractmethod
     def trials(self, batch: Batch) -> Sequence[PodTrials]:
@@ -148,18 +137,17 @@ class BadShareTest(PodCountsTest):
 class FailureTest(BadShareTest):
     """Requests of both arms in the same scrapes."""
 
-    def __init__(self, gate: ErrorsGate, kind: Literal["failed", "refused"], *, temper: bool) -> None:
-        """Two questions: a canary that refuses must not hide behind a stable that fails."""
-        margins = {"max_increase": gate.max_increase, "tolerance": gate.tolerance}
-        super().__init__(kind, needed=gate.min_requests, **margins, temper=temper)
-        self.does, self.events = kind, f"{kind}_requests"
+    def __init__(self, gate: ErrorsGate, kind: str, bad: str, *, temper: bool) -> None:
+        """`bad` is the field of a pod's evidence that counts them."""
+        super().__init__(kind, gate, temper=temper)
+        self.does, self.events, self._field = kind, f"{kind}_requests", bad
         self.worse = f"that it {'fails' if kind == 'failed' else 'refuses'} more often than tolerated"
 
     def trials(self, batch: Batch) -> Sequence[PodTrials]:
         self.missing = batch.missing.get("requests", "")
-        bad = "errors" if self.kind == "failed" else "refused"
         return [
-            PodTrials(arm=pod.arm, pod=pod.pod, trials=pod.requests, events=getattr(pod, bad)) for pod in batch.arms
+            PodTrials(arm=pod.arm, pod=pod.pod, trials=pod.requests, events=getattr(pod, self._field))
+            for pod in batch.arms
         ]
 
 
@@ -263,21 +251,14 @@ class MirrorTest(MetricTest):
         return {"mirrored_requests": float(self._copies), "stable_requests": float(self._requests)}
 
 
-def expected_failures(
-    max_increase: float,
-    tolerance: float,
-    arrivals: ArrivalRates,
-    worse: Array,
-    assumed: Assumptions,
-    *,
-    temper: bool,
-) -> Flow:
+def expected_failures(max_increase: float, tolerance: float, expected: Expected, worse: Array) -> Flow:
     """Each canary fails a share `worse` of its requests more often than stable does."""
-    rates = np.minimum(assumed.error_rate + worse, 1.0)
+    arrivals, usual = expected.arrivals, expected.assumed.error_rate
+    rates = np.minimum(usual + worse, 1.0)
     canary = np.stack([1 - rates, rates], axis=-1)
-    stable = np.broadcast_to([1 - assumed.error_rate, assumed.error_rate], (len(worse), 1, 2))
+    stable = np.broadcast_to([1 - usual, usual], (len(worse), 1, 2))
     process = FailureProcess(max_increase=max_increase, tolerance=tolerance, temper=False, leading=worse.shape)
-    counted = evidence_per_request(arrivals, assumed, temper=temper)
+    counted = evidence_per_request(expected)
     # Failures are few, and a part of one is none; so they come whole, one after the other.
     whole_canary, whole_stable = WholeCounts(canary.shape), WholeCounts(stable.shape)
 

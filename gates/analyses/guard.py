@@ -19,7 +19,7 @@ from gates.analyses.base import Conditions, Monitor, MonitoredGate, StageUse
 from gates.analyses.queries import PLACES, PrometheusGate, QuerySource, Window, open_places, without
 from gates.evidence.batch import Batch
 from gates.model import ArmKey, GateOutcome, NoData, Verdict
-from gates.traffic import ArrivalRates, Assumptions
+from gates.traffic import Expected
 from tidegate.core.model import SpecConflict
 from tidegate.core.units import Duration, format_duration
 
@@ -84,11 +84,11 @@ class GuardGate(PrometheusGate, MonitoredGate):
     def monitor(self, conditions: Conditions) -> GuardMonitor:
         return GuardMonitor(self, conditions.gate)
 
-    def passes(self, arrivals: ArrivalRates, assumed: Assumptions, conditions: Conditions) -> float:
-        _ = assumed, conditions
+    def passes(self, expected: Expected, conditions: Conditions) -> float:
+        _ = conditions
         # A first look, and so many more that it lasted.
-        looks = 1 + max(math.ceil(self.held_for.total_seconds() / arrivals.look - 1e-6), 1)
-        return looks * arrivals.look
+        looks = 1 + max(math.ceil(self.held_for.total_seconds() / expected.arrivals.look - 1e-6), 1)
+        return looks * expected.arrivals.look
 
 
 class GuardMonitor(Monitor):

@@ -11,11 +11,11 @@ import scipy
 
 from gates.analyses.base import BOTH, Conditions, MetricTest, StageUse, TestedGate, pods_of
 from gates.analyses.quality import NOTHING_SCORES
-from gates.evidence.batch import ArmName, Batch, Source
+from gates.evidence.batch import ArmName, Batch
 from gates.judge.spec import JudgeGate, JudgeMargins
 from gates.stats.e_process import Array
 from gates.stats.paired import PairedScoresProcess
-from gates.traffic import ArrivalRates, Assumptions, Flow, expected_draws
+from gates.traffic import Expected, Flow, expected_draws
 
 
 class ScoresGate(JudgeMargins, TestedGate):
@@ -34,21 +34,19 @@ class ScoresGate(JudgeMargins, TestedGate):
     least = "min_pairs"
     margin = "max_drop"
 
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         """One, of the scores of pairs, no matter who has them."""
-        _ = source, conditions
+        _ = conditions
         yield 1, ScoreTest(self)
 
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
         """A judge's scores are lower by `worse` in the mean; answers to other prompts differ by more."""
-        _ = temper
-        spread = assumed.score_spread if paired else math.sqrt(2) * assumed.answer_spread
+        assumed = expected.assumed
+        spread = assumed.score_spread if expected.paired else math.sqrt(2) * assumed.answer_spread
         process = PairedScoresProcess(max_drop=self.max_drop, tolerance=self.tolerance, leading=worse.shape)
         drop = worse[:, None]
         yield expected_draws(
-            process, arrivals, lambda first, _: np.clip(drop + spread * scipy.special.ndtri(first), -1, 1)
+            process, expected.arrivals, lambda first, _: np.clip(drop + spread * scipy.special.ndtri(first), -1, 1)
         )
 
 

@@ -14,15 +14,7 @@ import numpy as np
 import scipy
 from pydantic import Field
 
-from gates.analyses.base import (
-    BOTH,
-    Conditions,
-    MetricTest,
-    PodCountsTest,
-    StageUse,
-    TestedGate,
-    pods_of,
-)
+from gates.analyses.base import BOTH, Conditions, MetricTest, PodCountsTest, StageUse, TestedGate, pods_of
 from gates.evidence.batch import (
     SHORTEST_SECONDS,
     ArmName,
@@ -30,7 +22,6 @@ from gates.evidence.batch import (
     Buckets,
     LatencyMetric,
     PairedReply,
-    Source,
     Times,
 )
 from gates.model import Sample
@@ -40,7 +31,7 @@ from gates.stats.exchange import EXACT_DRAWS
 from gates.stats.paired import PairedTimesProcess
 from gates.stats.times import LatencyProcess, count_samples, sample_edges
 from gates.stats.warmth import CachedShares
-from gates.traffic import ArrivalRates, Assumptions, Flow, evidence_per_request, expected_pairs_of_times
+from gates.traffic import Expected, Flow, evidence_per_request, expected_draws
 from tidegate.core.metrics import MetricSignal
 from tidegate.core.model import Loc
 from tidegate.core.units import Percent, PercentagePoints, Quantile
@@ -196,16 +187,18 @@ class LatencyGate(TestedGate):
     def signals(self) -> Mapping[Loc, MetricSignal]:
         return {("metric",): MetricSignal(str(self.metric))}
 
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        yield 1, PairedLatencyTest(self) if source == "probe" else LatencyTest(self, temper=conditions.temper)
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+        paired = conditions.source == "probe"
+        yield 1, PairedLatencyTest(self) if paired else LatencyTest(self, temper=conditions.temper)
 
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
-        if paired:
-            yield expected_pairs_of_times(self.max_increase, self.tolerance, arrivals, worse, assumed)
-        else:
-            yield expected_times(margin_of(self), arrivals, worse, assumed, temper=temper)
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
+        """As `TestedGate`; both times of a pair differ by chance, and the canary's by a share `worse` on top."""
+        if not expected.paired:
+            yield expected_times(margin_of(self), expected, worse)
+            return
+        process = PairedTimesProcess(max_increase=self.max_increase, tolerance=self.tolerance, leading=worse.shape)
+        later, spread = np.log1p(worse)[:, None], expected.assumed.pair_spread
+        yield expected_draws(process, expected.arrivals, lambda first, _: later + spread * scipy.special.ndtri(first))
 
 
 class LatencyTest(HistogramTest):
@@ -333,14 +326,13 @@ POOR_PAST = 2.0
 fewer, and say the less, the more go to the canary and the wider times are spread. Measured by simulation."""
 
 
-def expected_times(
-    margin: QuantileMargin, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, temper: bool
-) -> Flow:
+def expected_times(margin: QuantileMargin, expected: Expected, worse: Array) -> Flow:
     """Log-normal times of both arms; each canary's are all longer by a share `worse`."""
-    edges = _edges(assumed.spread, float(worse.max()))
-    canary, stable = _time_shares(edges, assumed.spread, worse), _time_shares(edges, assumed.spread, np.zeros(1))
+    arrivals, spread = expected.arrivals, expected.assumed.spread
+    edges = _edges(spread, float(worse.max()))
+    canary, stable = (_time_shares(edges, spread, each) for each in (worse, np.zeros(1)))
     process = LatencyProcess(edges, **margin._asdict(), temper=False, leading=worse.shape)
-    part = evidence_per_request(arrivals, assumed, temper=temper)
+    part = evidence_per_request(expected)
     share = arrivals.canary / (arrivals.canary + arrivals.stable)
     pods = np.broadcast_to(stable, (len(worse), 1, stable.shape[-1]))
 
@@ -348,7 +340,7 @@ def expected_times(
         each = seconds * part
         process.feed(canary * arrivals.canary * each, pods * arrivals.stable * each, seconds)
 
-    return Flow(process, feed, worse_takes=1 + POOR_PAST * assumed.spread * share, fewest=EXACT_DRAWS + 1)
+    return Flow(process, feed, worse_takes=1 + POOR_PAST * spread * share, fewest=EXACT_DRAWS + 1)
 
 
 def _edges(spread: float, worst: float) -> Array:

@@ -17,11 +17,11 @@ import scipy
 from pydantic import Field
 
 from gates.analyses.base import BOTH, Conditions, MetricTest, StageUse, TestedGate
-from gates.evidence.batch import ArmLoad, ArmName, Batch, LoadBlock, Source
+from gates.evidence.batch import ArmLoad, ArmName, Batch, LoadBlock
 from gates.model import Sample
 from gates.stats.e_process import Array
 from gates.stats.paired import LIMIT, PairedTimesProcess
-from gates.traffic import ArrivalRates, Assumptions, Flow, expected_draws
+from gates.traffic import Expected, Flow, expected_draws
 from tidegate.core.units import Percent
 
 ASSUMED_SPREAD = 0.05
@@ -29,41 +29,52 @@ ASSUMED_SPREAD = 0.05
 
 
 class LoadGate(TestedGate):
-    """A kind that blocks of load answer."""
+    """A kind that blocks of load answer: what a token takes, in time or money."""
 
     usual_sources = ("load",)
     from_batches = True
     least = "min_blocks"
-    test: ClassVar[type[BlockTest]]
+    number: ClassVar[str]
+    """What is told of an arm, and its name among the numbers."""
+    nothing: ClassVar[str]
+    worse: ClassVar[str]
+    fine: ClassVar[str] = MetricTest.fine
 
-    @property
+    min_blocks: Sample = 4
+    """Before a pass, however clear the evidence."""
+
     @abstractmethod
-    def margins(self) -> tuple[float, float]:
-        """By how much more a token may take, and how much more is tolerated; shares of stable's."""
+    def more(self, worse: float | Array) -> float | Array:
+        """By how much more a token takes on a canary that is worse by that share."""
 
     @abstractmethod
-    def log_worse(self, worse: Array) -> Array:
-        """Of canaries that are worse by that share, ln of what a token takes on them over stable's."""
+    def takes(self, load: ArmLoad) -> float | None:
+        """What a token takes; infinity when none came, None when it is not known."""
 
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        _ = source, conditions
-        yield 1, self.test(self)
+    @abstractmethod
+    def told(self, load: ArmLoad) -> float:
+        """Of all load of an arm, the number."""
 
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
+    @abstractmethod
+    def compare(self, canary: float, stable: float) -> str:
+        """Both numbers in words."""
+
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+        _ = conditions
+        yield 1, BlockTest(self)
+
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
         """The log ratio of each block is by chance, and what is worse on top."""
-        _ = paired, temper
-        log_worse = self.log_worse(worse)[:, None]
+        spread, log_worse = expected.assumed.block_spread, np.log1p(self.more(worse))[:, None]
         yield expected_draws(
             self.process(worse.shape),
-            arrivals,
-            lambda first, _: log_worse + assumed.block_spread * scipy.special.ndtri(first),
+            expected.arrivals,
+            lambda first, _: log_worse + spread * scipy.special.ndtri(first),
         )
 
     def process(self, leading: tuple[int, ...] = ()) -> PairedTimesProcess:
         """What adds up the evidence."""
-        most, tolerated = self.margins
+        most, tolerated = (float(self.more(share)) for share in (getattr(self, self.margin or ""), self.tolerated()))
         return PairedTimesProcess(
             max_increase=most, tolerance=tolerated, assumed_spread=ASSUMED_SPREAD, leading=leading
         )
@@ -76,21 +87,19 @@ class BlockTest(MetricTest):
     sample = "blocks"
 
     def __init__(self, gate: LoadGate) -> None:
-        super().__init__(gate.name, needed=getattr(gate, gate.least))
-        assert gate.margin is not None, "a kind of load has a margin"
-        self._margin: float = getattr(gate, gate.margin)
-        self.process = gate.process()
-
-    @abstractmethod
-    def takes(self, load: ArmLoad) -> float | None:
-        """What a token takes; infinity when none came, None when it is not known."""
+        super().__init__(gate.name, needed=gate.min_blocks)
+        self._gate, self.process = gate, gate.process()
+        self.worse, self.fine = gate.worse, gate.fine
 
     def take(self, batch: Batch, seconds: float) -> None:
         """As `MetricTest`; a block in which stable served nothing says nothing of the canary."""
         self.missing = batch.missing.get(self.kind, "")
-        telling = [block for block in batch.blocks if block.stable.output_tokens]
-        ratios = [ratio for block in telling if (ratio := self._log_ratio(block)) is not None]
-        self._seen += telling
+        ratios = []
+        for block in batch.blocks:
+            canary, stable = self._gate.takes(block.canary), self._gate.takes(block.stable)
+            if block.stable.output_tokens and canary is not None and stable is not None:
+                self._seen.append(block)
+                ratios.append(LIMIT if math.isinf(canary) else math.log(canary / stable))
         if ratios:
             self.process.feed(np.asarray(ratios), seconds)
 
@@ -101,78 +110,22 @@ class BlockTest(MetricTest):
     def seen(self) -> int:
         return len(self._seen)
 
-    def total(self, arm: ArmName) -> ArmLoad:
-        """All blocks of one arm together."""
+    def _told(self, arm: ArmName) -> float:
+        """Of all blocks of one arm together."""
         loads: list[ArmLoad] = [getattr(block, arm) for block in self._seen]
         added = ("requests", "failed", "output_tokens", "seconds")
-        return loads[0].model_copy(update={each: sum(getattr(load, each) for load in loads) for each in added})
-
-    def _log_ratio(self, block: LoadBlock) -> float | None:
-        canary, stable = self.takes(block.canary), self.takes(block.stable)
-        if canary is None or stable is None:
-            return None
-        return LIMIT if math.isinf(canary) else math.log(canary / stable)
-
-
-class ThroughputTest(BlockTest):
-    """Seconds a token and engine, which are told as tokens a second."""
-
-    worse = "that it serves fewer than tolerated"
-
-    def takes(self, load: ArmLoad) -> float:
-        return 1 / load.tokens_per_second if load.output_tokens else math.inf
+        whole = {each: sum(getattr(load, each) for load in loads) for each in added}
+        return self._gate.told(loads[0].model_copy(update=whole))
 
     def describe(self) -> str:
         if not self._seen:
-            return self.missing or "no block of load in which stable served anything"
-        canary, stable = (self.total(arm).tokens_per_second for arm in BOTH)
-        return (
-            f"canary serves {as_rate(canary)} tokens/s an engine against {as_rate(stable)} on stable "
-            f"({canary / stable - 1:+.1%}, allowed -{self._margin:.0%})"
-        )
+            return self.missing or self._gate.nothing
+        canary, stable = (self._told(arm) for arm in BOTH)
+        return self._gate.compare(canary, stable)
 
     def numbers(self) -> Mapping[str, float]:
-        rates = {f"{arm}_tokens_per_second": self.total(arm).tokens_per_second for arm in ArmName if self._seen}
-        return {"blocks": float(self.seen), **rates}
-
-
-def as_rate(tokens_per_second: float) -> str:
-    """A throughput as a person reads it: `1,204` or `8.31`."""
-    return f"{tokens_per_second:,.0f}" if tokens_per_second >= 100 else f"{tokens_per_second:.3g}"
-
-
-class CostTest(BlockTest):
-    """Money a token, in whatever currency the price was told."""
-
-    worse = "that it is dearer than tolerated"
-    fine = "that it costs no more than the margin allows"
-
-    def takes(self, load: ArmLoad) -> float | None:
-        if load.cost is None:
-            return None
-        return load.cost / load.output_tokens if load.output_tokens else math.inf
-
-    @property
-    def seen(self) -> int:
-        """As `MetricTest`, of blocks with a price."""
-        return len([block for block in self._seen if None not in (block.stable.cost, block.canary.cost)])
-
-    def describe(self) -> str:
-        if not self.seen:
-            return self.missing or "no block of load with a price in which stable served anything"
-        canary, stable = (self._of_a_million(arm) for arm in BOTH)
-        change = f"{canary / stable - 1:+.1%}" if math.isfinite(canary) else "it serves none"
-        return (
-            f"a million tokens cost {canary:,.4g} on the canary against {stable:,.4g} on stable "
-            f"({change}, allowed {self._margin:+.0%})"
-        )
-
-    def numbers(self) -> Mapping[str, float]:
-        costs = {f"{arm}_cost_per_million_tokens": self._of_a_million(arm) for arm in ArmName if self.seen}
-        return {"blocks": float(self.seen), **{name: cost for name, cost in costs.items() if math.isfinite(cost)}}
-
-    def _of_a_million(self, arm: ArmName) -> float:
-        return 1e6 * (self.takes(self.total(arm)) or math.nan)
+        found = {f"{arm}_{self._gate.number}": self._told(arm) for arm in ArmName if self._seen}
+        return {"blocks": float(self.seen), **{name: told for name, told in found.items() if math.isfinite(told)}}
 
 
 class ThroughputGate(LoadGate):
@@ -182,22 +135,34 @@ class ThroughputGate(LoadGate):
     stages = (StageUse("load", ("load",), by_default=True),)
     scale = "percent"
     margin = "max_drop"
-    test = ThroughputTest
+    number = "tokens_per_second"
+    nothing = "no block of load in which stable served anything"
+    worse = "that it serves fewer than tolerated"
 
     max_drop: Percent = Field(default=0.1, gt=0, lt=0.9, validate_default=False)
     """Of stable's output tokens a second and engine. The gate passes once the canary is proven to be within it."""
     tolerance: Percent = Field(default=0.02, ge=0, validate_default=False)
     """The gate fails once the canary is proven to serve fewer by more than this."""
-    min_blocks: Sample = 4
-    """Before a pass, however clear the evidence."""
 
-    @property
-    def margins(self) -> tuple[float, float]:
-        """A drop by a share d is 1 / (1 - d) times the time for a token."""
-        return 1 / (1 - self.max_drop) - 1, 1 / (1 - self.tolerance) - 1
+    def more(self, worse: float | Array) -> float | Array:
+        return 1 / (1 - worse) - 1
 
-    def log_worse(self, worse: Array) -> Array:
-        return np.asarray(-np.log1p(-worse))
+    def takes(self, load: ArmLoad) -> float:
+        return 1 / load.tokens_per_second if load.output_tokens else math.inf
+
+    def told(self, load: ArmLoad) -> float:
+        return load.tokens_per_second
+
+    def compare(self, canary: float, stable: float) -> str:
+        return (
+            f"canary serves {as_rate(canary)} tokens/s an engine against {as_rate(stable)} on stable "
+            f"({canary / stable - 1:+.1%}, allowed -{self.max_drop:.0%})"
+        )
+
+
+def as_rate(tokens_per_second: float) -> str:
+    """A throughput as a person reads it: `1,204` or `8.31`."""
+    return f"{tokens_per_second:,.0f}" if tokens_per_second >= 100 else f"{tokens_per_second:.3g}"
 
 
 class CostGate(LoadGate):
@@ -207,19 +172,31 @@ class CostGate(LoadGate):
     stages = (StageUse("load", ("load",)),)
     scale = "cost"
     margin = "max_increase"
-    test = CostTest
+    number = "cost_per_million_tokens"
+    nothing = "no block of load with a price in which stable served anything"
+    worse = "that it is dearer than tolerated"
+    fine = "that it costs no more than the margin allows"
 
     max_increase: Percent = Field(default=0.1, gt=0, validate_default=False)
     """Of what stable's tokens cost, by `cost.per_engine_hour`. The gate passes once the canary is proven to be within
     it."""
     tolerance: Percent = Field(default=0.02, ge=0, validate_default=False)
     """The gate fails once the canary is proven to be dearer by more than this."""
-    min_blocks: Sample = 4
-    """Before a pass, however clear the evidence."""
 
-    @property
-    def margins(self) -> tuple[float, float]:
-        return self.max_increase, self.tolerance
+    def more(self, worse: float | Array) -> float | Array:
+        return worse
 
-    def log_worse(self, worse: Array) -> Array:
-        return np.asarray(np.log1p(worse))
+    def takes(self, load: ArmLoad) -> float | None:
+        if load.cost is None:
+            return None
+        return load.cost / load.output_tokens if load.output_tokens else math.inf
+
+    def told(self, load: ArmLoad) -> float:
+        return 1e6 * (self.takes(load) or math.nan)
+
+    def compare(self, canary: float, stable: float) -> str:
+        change = f"{canary / stable - 1:+.1%}" if math.isfinite(canary) else "it serves none"
+        return (
+            f"a million tokens cost {canary:,.4g} on the canary against {stable:,.4g} on stable "
+            f"({change}, allowed {self.max_increase:+.0%})"
+        )

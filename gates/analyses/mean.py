@@ -16,11 +16,11 @@ from pydantic import Field
 from gates.analyses.assessments import Assessments
 from gates.analyses.base import ArmsTest, Conditions, MetricTest
 from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
-from gates.evidence.batch import ArmName, Batch, PodTotal, Source
+from gates.evidence.batch import ArmName, Batch, PodTotal
 from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
 from gates.stats.means import ASSUMED_SPREAD, MeanProcess
-from gates.traffic import ArrivalRates, Assumptions, EvenDraws, Flow
+from gates.traffic import EvenDraws, Expected, Flow
 from tidegate.core.model import SpecConflict, SpecModel
 from tidegate.core.units import Percent
 
@@ -107,16 +107,12 @@ class MeanGate(BothArmsGate):
         tolerated, margin = float(self.ratio(self.tolerance)), float(self.ratio(self.max_change))
         return MeanProcess(tolerated=tolerated, margin=margin, leading=leading)
 
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        _ = source
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         yield 1, MeanTest(self, conditions.gate)
 
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
         """Means of windows that differ by chance, and the canary's by `worse` on top."""
-        _ = assumed, paired, temper
-        rates = arrivals.times(self.per_request)
+        rates = expected.arrivals.times(self.per_request)
         window = max(rates.look, FEWEST / rates.canary, FEWEST / rates.stable)
         counts = np.asarray((rates.canary, rates.stable)) * window
         ratios = np.stack([self.ratio(worse), np.ones_like(worse)], axis=-1)

@@ -12,11 +12,11 @@ from pydantic import AfterValidator, Field
 from gates.analyses.base import Conditions, MetricTest
 from gates.analyses.latency import HistogramTest, PodTimes, expected_times, margin_of
 from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
-from gates.evidence.batch import ArmName, Batch, PodHistogram, Source
+from gates.evidence.batch import ArmName, Batch, PodHistogram
 from gates.evidence.names import BUCKET, BUCKET_EDGE
 from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
-from gates.traffic import ArrivalRates, Assumptions, Flow
+from gates.traffic import Expected, Flow
 from tidegate.core.model import SpecConflict
 from tidegate.core.units import Percent, Quantile
 
@@ -79,16 +79,13 @@ class QuantileGate(BothArmsGate):
         pods = tuple(PodHistogram(arm=arm, pod=pod, buckets=buckets) for pod, buckets in found.items())
         return pods or nothing_of(self.buckets, key)
 
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        _ = source
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
         yield 1, QuantileTest(self, conditions.gate, temper=conditions.temper)
 
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
         """As of times, with the gate's own rate."""
-        _ = paired
-        yield expected_times(margin_of(self), arrivals.times(self.per_request), worse, assumed, temper=temper)
+        often = expected._replace(arrivals=expected.arrivals.times(self.per_request))
+        yield expected_times(margin_of(self), often, worse)
 
 
 class QuantileTest(HistogramTest):

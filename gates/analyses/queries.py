@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import AfterValidator, field_validator, model_validator
 
@@ -178,22 +178,17 @@ def asking_prometheus(settings: Mapping[str, SpecModel]) -> dict[str, AsksPromet
     return {gate: each for gate, each in settings.items() if isinstance(each, AsksPrometheus) and each.asks}
 
 
-Asked_contra = TypeVar("Asked_contra", contravariant=True)
+class Reads(Protocol):
+    """What reads evidence of both arms besides the usual counts, for one gate, of whom `WithQueries` asks."""
 
-
-class Reads(Protocol[Asked_contra]):
-    """What reads evidence of both arms besides the usual counts, for one gate."""
-
-    def read(
-        self, batch: Batch, gate: str, queries: Asked_contra, arms: tuple[ArmKey, ArmKey], window: Window
-    ) -> Batch:
+    def read(self, batch: Batch, gate: str, queries: Any, arms: tuple[ArmKey, ArmKey], window: Window) -> Batch:
         """The batch with what stable and canary had in that window, for the gate of that name."""
 
 
-class WithQueries(Generic[Asked_contra]):
+class WithQueries:
     """An evidence source, and what its gates ask somebody else of the same arms and windows."""
 
-    def __init__(self, source: EvidenceSource, queries: Asked_contra, gates: Mapping[str, Reads[Asked_contra]]) -> None:
+    def __init__(self, source: EvidenceSource, queries: Any, gates: Mapping[str, Reads]) -> None:
         """`gates` are those that are asked, by name; `queries` is whom they ask."""
         self._source, self._queries, self._gates = source, queries, gates
 

@@ -12,10 +12,10 @@ from pydantic import Field
 from gates.analyses.base import Conditions, MetricTest
 from gates.analyses.errors import BadShareTest, expected_failures
 from gates.analyses.queries import BothArmsGate, QuerySource, Selector, Window, nothing_of
-from gates.evidence.batch import ArmName, Batch, PodTrials, Source
+from gates.evidence.batch import ArmName, Batch, PodTrials
 from gates.model import ArmKey, NoData, Sample
 from gates.stats.e_process import Array
-from gates.traffic import ArrivalRates, Assumptions, Flow
+from gates.traffic import Expected, Flow
 from tidegate.core.model import SpecConflict
 from tidegate.core.units import PercentagePoints
 
@@ -100,29 +100,21 @@ class RatioGate(BothArmsGate):
             pods.append(PodTrials(arm=arm, pod=pod, trials=count, events=count - each if self.good else each))
         return tuple(pods)
 
-    def tests(self, source: Source, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
-        _ = source
-        yield 1, TrialsTest(self, conditions.gate, temper=conditions.temper)
+    def tests(self, conditions: Conditions) -> Iterator[tuple[float, MetricTest]]:
+        yield 1, TrialsTest(conditions.gate, self, temper=conditions.temper)
 
-    def flows(
-        self, arrivals: ArrivalRates, worse: Array, assumed: Assumptions, *, paired: bool, temper: bool
-    ) -> Iterator[Flow]:
+    def flows(self, expected: Expected, worse: Array) -> Iterator[Flow]:
         """As of requests that fail, with the gate's own rate of trials and usual share."""
-        _ = paired
-        usual, trials = assumed.model_copy(update={"error_rate": self.usual}), arrivals.times(self.per_request)
-        yield expected_failures(self.max_increase, self.tolerance, trials, worse, usual, temper=temper)
+        usual = expected.assumed.model_copy(update={"error_rate": self.usual})
+        trials = expected._replace(arrivals=expected.arrivals.times(self.per_request), assumed=usual)
+        yield expected_failures(self.max_increase, self.tolerance, trials, worse)
 
 
 class TrialsTest(BadShareTest):
-    """Trials that the gate's own counters counted."""
+    """Trials that the gate's own counters counted; batches have them under its name."""
 
     sample = "trials"
     does, events = "has", "events"
-
-    def __init__(self, gate: RatioGate, name: str, *, temper: bool) -> None:
-        """`name` is that of the gate, under which batches have its trials."""
-        margins = {"max_increase": gate.max_increase, "tolerance": gate.tolerance}
-        super().__init__(name, needed=gate.min_trials, **margins, temper=temper)
 
     def trials(self, batch: Batch) -> Sequence[PodTrials]:
         self.missing = batch.missing.get(self.kind, "")

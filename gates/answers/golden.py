@@ -6,79 +6,29 @@ An answer is scored against the expected one, 0 to 1, after the same normalisati
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import Field
 
 from gates.json_lines import read_json_lines
-from gates.model import Scorer, Scores
+from gates.model import Scorer
 from gates.text import similarity, words_of
 from tidegate.core.model import SpecModel
 from tidegate.core.spec import Problem, SpecError
 from tidegate.core.threads import call_in_thread
 
-if TYPE_CHECKING:
-    import jsonschema_rs
-
-Schema = Mapping[str, JsonValue]
-"""A JSON schema; its drafts and keywords are those of jsonschema-rs."""
-
-
 _NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
-def score(scorer: Scorer, answer: str, expected: str) -> float:
-    """How good `answer` is by a scorer that looks at words and numbers.
-
-    Raises:
-        KeyError: for a scorer that needs more than two texts: `fits` is for schemas.
-    """
-    return _SCORERS[scorer](answer, expected)
-
-
-def fits(answer: str, schema: Schema) -> float:
-    """1 when the answer is JSON, with nothing around it, that the schema accepts.
-
-    Strict on purpose: a program that reads the answer does not look for JSON between words or in a fence.
-
-    Raises:
-        ValueError: when the schema is none.
-    """
-    validator = compiled(schema)
+def _number(text: str) -> float:
+    """Commas may part its thousands; NaN where it is none."""
     try:
-        return float(validator.is_valid(json.loads(answer, parse_constant=_refuse_constant)))
-    # A recursion error: an answer may be ten thousand brackets.
-    except (ValueError, RecursionError):
-        return 0.0
-
-
-def compiled(schema: Schema) -> jsonschema_rs.Validator:
-    """What checks answers against the schema; never fetches what the schema refers to.
-
-    Raises:
-        ValueError: when the schema is none, or refers to something outside itself.
-    """
-    # Most sets have no schema, and judging alone comes without it.
-    import jsonschema_rs
-
-    return jsonschema_rs.validator_for(dict(schema), offline=True)
-
-
-def number(text: str) -> float:
-    """Read a finite number; commas may part its thousands.
-
-    Raises:
-        ValueError: when it is none.
-    """
-    value = float(text.replace(",", ""))
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is not finite")
-    return value
+        return float(text.replace(",", ""))
+    except ValueError:
+        return math.nan
 
 
 def _contains(answer: str, expected: str) -> float:
@@ -93,24 +43,16 @@ def _exact(answer: str, expected: str) -> float:
 
 def _numeric(answer: str, expected: str) -> float:
     """Whether the last number of the answer is the expected one: models restate the question first."""
-    numbers = [float(found.replace(",", "")) for found in _NUMBER.findall(answer)]
-    return float(bool(numbers) and numbers[-1] == number(expected))
+    numbers = _NUMBER.findall(answer)
+    return float(bool(numbers) and _number(numbers[-1]) == _number(expected))
 
 
-def _refuse_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
-
-
-_SCORERS: Mapping[Scorer, Callable[[str, str], float]] = {
+SCORERS: Mapping[Scorer, Callable[[str, str], float]] = {
     Scorer.CONTAINS: _contains,
     Scorer.EXACT: _exact,
     Scorer.NUMERIC: _numeric,
     Scorer.F1: similarity,
 }
-
-
-Found = tuple[str, str, str]
-"""A problem of a line: the field's path, what was found, what would be right."""
 
 
 MOST_PROMPTS = 10_000
@@ -120,28 +62,15 @@ MOST_PROMPTS = 10_000
 class GoldenPrompt(SpecModel):
     """One line of a golden set."""
 
-    # `schema` is taken: every pydantic model has a method of that name.
-    model_config = ConfigDict(validate_by_alias=True, validate_by_name=True, serialize_by_alias=True)
-
     prompt: str = Field(min_length=1)
-    expected: str = ""
-    """Empty on a line with a schema, and only there."""
+    expected: str = Field(min_length=1)
     scorer: Scorer | None = None
     """Instead of the gate's own."""
-    json_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
-    """What a JSON answer must fit; takes the place of `expected`."""
     max_tokens: int = Field(default=24, ge=1)
 
-    def scored_by(self, gate: Scorer) -> Scorer:
-        """The scorer of this line, where `gate` is the one for lines that name none."""
-        return self.scorer or (gate if self.json_schema is None else Scorer.JSON_SCHEMA)
-
     def points(self, answer: str, gate: Scorer) -> float:
-        """What an answer is worth, 0 to 1."""
-        kind = self.scored_by(gate)
-        return (
-            fits(answer, self.json_schema or {}) if kind is Scorer.JSON_SCHEMA else score(kind, answer, self.expected)
-        )
+        """What an answer is worth, 0 to 1; `gate` is the scorer for lines that name none."""
+        return SCORERS[self.scorer or gate](answer, self.expected)
 
 
 def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPrompt, ...]:
@@ -153,7 +82,8 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     lines, problems = read_json_lines(path, GoldenPrompt, most=MOST_PROMPTS)
     first: dict[str, int] = {}
     for at, entry in lines:
-        problems += [Problem(str(path), at, *found) for found in _misfits(entry, entry.scored_by(scorer))]
+        if (entry.scorer or scorer) is Scorer.NUMERIC and not math.isfinite(_number(entry.expected)):
+            problems.append(Problem(str(path), at, "expected", repr(entry.expected), "a number for the numeric scorer"))
         # Scores are kept by prompt: the second would silently replace the first.
         if first.setdefault(entry.prompt, at) != at:
             once = f"each prompt once (first on line {first[entry.prompt]})"
@@ -163,25 +93,14 @@ def load_golden(path: Path, scorer: Scorer = Scorer.CONTAINS) -> tuple[GoldenPro
     return tuple(entry for _, entry in lines)
 
 
-def score_answers(golden: Sequence[GoldenPrompt], answers: Mapping[str, str], scorer: Scorer) -> Scores:
-    """Score one version by prompt; a prompt without an answer is left out, not 0."""
-    return Scores(
-        by_prompt={
-            entry.prompt: entry.points(answers[entry.prompt], scorer) for entry in golden if entry.prompt in answers
-        }
-    )
-
-
 CONCURRENT_QUESTIONS = 4
 """For each engine: enough to batch, few enough not to crowd out users."""
 
 
 async def ask_golden(
-    golden: Sequence[GoldenPrompt],
-    scorer: Scorer,
-    ask: Callable[[GoldenPrompt], Awaitable[str]],
-) -> Scores:
-    """All answers of one engine, scored as `score_answers` does."""
+    golden: Sequence[GoldenPrompt], scorer: Scorer, ask: Callable[[GoldenPrompt], Awaitable[str]]
+) -> dict[str, float]:
+    """The scores of one engine's answers, by prompt."""
     limit = asyncio.Semaphore(CONCURRENT_QUESTIONS)
 
     async def limited(entry: GoldenPrompt) -> str:
@@ -189,32 +108,8 @@ async def ask_golden(
             return await ask(entry)
 
     texts = await asyncio.gather(*map(limited, golden))
-    answers = {entry.prompt: text for entry, text in zip(golden, texts, strict=True)}
-    return await call_in_thread(score_answers, golden, answers, scorer)
 
+    def scored() -> dict[str, float]:
+        return {entry.prompt: entry.points(text, scorer) for entry, text in zip(golden, texts, strict=True)}
 
-def _misfits(entry: GoldenPrompt, scorer: Scorer) -> Iterator[Found]:
-    """What the line's scorer needs and the line does not give."""
-    if scorer is Scorer.JSON_SCHEMA:
-        yield from _schema_misfits(entry)
-    elif entry.json_schema is not None:
-        yield "schema", f"a schema for the scorer {scorer}", f"the scorer {Scorer.JSON_SCHEMA}, or no schema"
-    elif not entry.expected:
-        yield "expected", "nothing", "a value here"
-    elif scorer is Scorer.NUMERIC:
-        try:
-            number(entry.expected)
-        except ValueError:
-            yield "expected", repr(entry.expected), "a number for the numeric scorer"
-
-
-def _schema_misfits(entry: GoldenPrompt) -> Iterator[Found]:
-    if entry.expected:
-        yield "expected", repr(entry.expected), f"no text: the scorer {Scorer.JSON_SCHEMA} has the `schema`"
-    if entry.json_schema is None:
-        yield "schema", "nothing", "a JSON schema that the answer must fit"
-        return
-    try:
-        compiled(entry.json_schema)
-    except ValueError as error:
-        yield "schema", str(error).splitlines()[0], "a JSON schema that refers to nothing outside itself"
+    return await call_in_thread(scored)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gates.evidence.batch import PairedAnswer, PairedReply
-from gates.model import EngineReply
+from gates.model import ChatAnswer
 from gates.text import declines, similarity
 
 
-def paired_answer(stable: EngineReply | None, canary: EngineReply | None) -> PairedAnswer:
+def paired_answer(stable: ChatAnswer | None, canary: ChatAnswer | None) -> PairedAnswer:
     """Read what arrived of a pair; an answer that did not is None, and then nothing is alike."""
     return PairedAnswer(
         stable=read_reply(stable) if stable else None,
@@ -16,7 +16,7 @@ def paired_answer(stable: EngineReply | None, canary: EngineReply | None) -> Pai
     )
 
 
-def read_reply(reply: EngineReply) -> PairedReply:
+def read_reply(reply: ChatAnswer) -> PairedReply:
     """Read one answer."""
     return PairedReply(
         ttft=reply.ttft_seconds,

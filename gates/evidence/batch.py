@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tidegate.core.model import Value
 
@@ -100,7 +100,13 @@ class Buckets(Value):
         return self
 
 
-Times = tuple[Seconds, ...] | Buckets
+def _form_of(times: object) -> str:
+    return "[buckets]" if isinstance(times, Buckets | Mapping) else "[samples]"
+
+
+Times = Annotated[
+    Annotated[tuple[Seconds, ...], Tag("[samples]")] | Annotated[Buckets, Tag("[buckets]")], Discriminator(_form_of)
+]
 """One number for each answered request, or a histogram of them."""
 
 

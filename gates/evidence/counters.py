@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -73,17 +72,10 @@ def gains(values: Counts, origins: Sequence[Origin]) -> Counts:
     return steps
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """One histogram of one target, scrape by scrape."""
-
-    times: tuple[float, ...]
-    """Unix seconds, rising."""
-    edges: tuple[float, ...]
-    """Upper ends in seconds, rising; without the infinite one."""
-    counts: Counts
-    """A row for each time, a column for each edge and one for what is above the last. Not cumulated: a
-    restarted process may have caught up in every cumulated bucket and yet not in every single one."""
+Histogram = tuple[list[float], tuple[float, ...], Counts]
+"""Of one target: the times of its scrapes, rising; its upper edges, rising, without the infinite one; and a row of
+counts for each time, with a column for each edge and one for what is above the last. Not cumulated: a restarted process
+may have caught up in every cumulated bucket and yet not in every single one."""
 
 
 def classic(by_edge: Mapping[float, Sequence[Sample]]) -> Histogram:
@@ -108,7 +100,7 @@ def classic(by_edge: Mapping[float, Sequence[Sample]]) -> Histogram:
     counts = np.diff(cumulated, axis=1, prepend=0)
     if (counts < 0).any():
         raise NotCounts("a bucket that holds less than one below it")
-    return Histogram(times=tuple(times), edges=tuple(edges[:-1]), counts=counts)
+    return times, tuple(edges[:-1]), counts
 
 
 def common_edges(grids: Iterable[Sequence[float]]) -> tuple[float, ...]:

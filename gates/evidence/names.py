@@ -53,9 +53,21 @@ class SeriesRead:
     """One query for each arm."""
 
     names: tuple[str, ...]
-    match: Callable[[ArmKey], Mapping[str, str]]
-    like: Mapping[str, str]
-    """Labels with regular expressions."""
+    source: MetricSource
+    service: str = ""
+    with_role: bool = False
+    """Whether copies are counted apart, under a role of their own."""
+
+    @property
+    def like(self) -> Mapping[str, str]:
+        """Labels with regular expressions."""
+        return self.source.matchers
+
+    def match(self, key: ArmKey) -> Mapping[str, str]:
+        """An arm's labels."""
+        of = {"service": self.service, "region": key.region, "role": key.role, "version": key.version}
+        found = self.source.labels_of(**of, own=key.labels)
+        return {**found, "role": key.role} if self.with_role and not key.labels else found
 
 
 @dataclass(frozen=True)
@@ -78,12 +90,7 @@ class EvidenceNames:
 def of_this_machine() -> EvidenceNames:
     """Requests by Envoy, which counts copies apart, and vLLM's times, under the labels of our own scrapes."""
     names = named_by([MetricSource(preset=PresetName.VLLM, requests=BY_PROXY)], service="")
-    (read,) = names.reads
-
-    def match(key: ArmKey) -> Mapping[str, str]:
-        return {**read.match(key), **({} if key.labels else {"role": key.role})}
-
-    return replace(names, reads=(replace(read, match=match),), counting_pod="")
+    return replace(names, reads=tuple(replace(read, with_role=True) for read in names.reads), counting_pod="")
 
 
 def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
@@ -110,7 +117,7 @@ def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
     labels = {sources[place].region_label for place in reads}
     of_region = labels.pop() if len(labels) == 1 else ""
     return EvidenceNames(
-        reads=tuple(_read(sources[place], names, service) for place, names in reads.items()),
+        reads=tuple(SeriesRead(tuple(names), sources[place], service) for place, names in reads.items()),
         requests=requests,
         times=times,
         counting_pod=counter.pod_label if counter else "",
@@ -122,13 +129,6 @@ def named_by(sources: Sequence[MetricSource], *, service: str) -> EvidenceNames:
 def names_of(requests: RequestSeries) -> list[str]:
     """Of all its counters."""
     return [name for name in (requests.metric, requests.cut, requests.timeouts) if name]
-
-
-def _read(source: MetricSource, names: Sequence[str], service: str) -> SeriesRead:
-    def match(key: ArmKey) -> Mapping[str, str]:
-        return source.labels_of(service=service, region=key.region, role=key.role, version=key.version, own=key.labels)
-
-    return SeriesRead(names=tuple(names), match=match, like=source.matchers)
 
 
 def selector(match: Mapping[str, str], *, like: Mapping[str, str] | None = None) -> str:

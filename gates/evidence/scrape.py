@@ -62,10 +62,10 @@ def _intervals(what: str, told: Sequence[RawSeries], window: ScrapeWindow, count
     broken: dict[str | None, Counter[float]] = defaultdict(Counter)
     for series in told:
         times = [at for at, _ in series.values]
-        gained = window.gains(what, series.labels, times, counted([[value] for _, value in series.values]))
+        inside, gained = window.gains(what, series.labels, times, counted([[value] for _, value in series.values]))
         of_users = series.name == counting.metric
         code = _code(series, counting) if of_users else 0
-        for at, count in zip(gained.times, gained.counts[:, 0].tolist(), strict=True):
+        for at, count in zip(inside, gained[:, 0].tolist(), strict=True):
             if of_users:
                 codes[at][code] += count
             else:
@@ -126,23 +126,22 @@ def times_of(
         told = [one for one in arm.series if one.name == asked.metric + BUCKET and fits(one.labels, asked.match)]
         for target, by_edge in by_target(told, asked.seconds).items():
             try:
-                histogram = counters.classic(by_edge)
+                times, edges, counts = counters.classic(by_edge)
             except NotCounts as problem:
                 window.miss(str(metric), f"{problem} in {asked.metric} of {arm.key}")
                 continue
             labels = dict(target)
-            gained = window.gains(f"{arm.arm} {metric}", labels, histogram.times, histogram.counts)
-            if gained.times:
-                pod = (arm.arm, labels.get(pod_label, ""))
-                found.append((pod, histogram.edges, gained.counts.sum(axis=0).tolist()))
+            inside, gained = window.gains(f"{arm.arm} {metric}", labels, times, counts)
+            if inside:
+                found.append(((arm.arm, labels.get(pod_label, "")), edges, gained.sum(axis=0).tolist()))
         if len(found) == before:
             window.miss(str(metric), f"Prometheus has no {asked.metric} of {arm.key} in this window")
             if any(one.native and one.name == asked.metric for one in arm.series):
                 window.miss(str(metric), "native histograms, also with custom buckets, are not read")
-    times = summed(found)
-    if found and not times:
+    by_pod = summed(found)
+    if found and not by_pod:
         window.miss(str(metric), f"the histograms of {asked.metric} share no bucket edge")
-    return times
+    return by_pod
 
 
 def by_target(buckets: Iterable[RawSeries], unit: float = 1.0) -> dict[Target, dict[float, Sequence[Sample]]]:
@@ -164,8 +163,8 @@ def cached_of(
             values = counted([[value] for _, value in one.values])
         except NotCounts:
             return {}
-        gained = window.gains(f"{arm} prompts' tokens", one.labels, [at for at, _ in one.values], values)
-        if tokens := int(gained.counts.sum()):
+        _, gained = window.gains(f"{arm} prompts' tokens", one.labels, [at for at, _ in one.values], values)
+        if tokens := int(gained.sum()):
             found[arm, one.labels.get(pod_label, "")][series.index(one.name)] += tokens
     return found
 

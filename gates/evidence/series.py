@@ -172,14 +172,6 @@ class ArmScrapes:
     series: Sequence[RawSeries]
 
 
-@dataclass(frozen=True)
-class Gains:
-    """What a series gained at each of its samples within a window."""
-
-    times: tuple[float, ...]
-    counts: Counts
-
-
 @dataclass
 class ScrapeWindow:
     """(since, until] in Unix seconds, what is known of the targets in it, and what could not be counted."""
@@ -190,15 +182,17 @@ class ScrapeWindow:
     _reasons: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     _undated: Counter[str] = field(default_factory=Counter)
 
-    def gains(self, what: str, labels: Mapping[str, str], times: Sequence[float], values: Counts) -> Gains:
-        """What a series with these labels gained within the window, sample by sample.
+    def gains(
+        self, what: str, labels: Mapping[str, str], times: Sequence[float], values: Counts
+    ) -> tuple[list[float], Counts]:
+        """What a series with these labels gained within the window: the times of its samples, and a row for each.
 
         What it held when it was first seen, of an age that is unknown, is in no count but in `missing`.
         """
         origins = self.targets.origins(labels, times)
         inside = [index for index, at in enumerate(times) if self.since < at <= self.until]
         self._undated[what] += sum(int(values[index].sum()) for index in inside if origins[index] is Origin.UNDATED)
-        return Gains(times=tuple(times[index] for index in inside), counts=gains(values, origins)[inside])
+        return [times[index] for index in inside], gains(values, origins)[inside]
 
     def miss(self, what: str, reason: str) -> None:
         """Say why `what` is not known: `requests`, or a metric."""

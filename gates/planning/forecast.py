@@ -13,9 +13,9 @@ from datetime import timedelta
 
 from gates.analyses.base import MonitoredGate, TestedGate
 from gates.evidence.batch import Source
-from gates.planning.power import Caught, caught, seconds_to_pass
+from gates.planning.power import caught, seconds_to_pass
 from gates.sequential_test import AnalysisPlan, metric_tests
-from gates.traffic import Assumptions, Change, Exposure, GateForecast, Unit
+from gates.traffic import Assumptions, Change, Expected, Exposure, GateForecast, Unit
 from tidegate.core.units import format_duration, parse_duration
 
 UNITS: Mapping[Source, Unit] = {"probe": "pairs", "load": "blocks"}
@@ -60,7 +60,7 @@ class _Forecaster:
         self._settings = plan.settings[gate]
 
     def forecast(self, exposure: Exposure) -> GateForecast:
-        arrivals, passes = exposure.arrivals(self._source, judged=self._settings.judged), self._passes(exposure)
+        arrivals, passes = self._expected(exposure).arrivals, self._passes(exposure)
         by_looks = isinstance(self._settings, MonitoredGate) and self._settings.by_looks
         timed = by_looks or exposure.timed(self._source)
 
@@ -86,7 +86,11 @@ class _Forecaster:
         )
         if not isinstance(self._settings, TestedGate):
             return found
-        worse = self._caught(self._settings, exposure)
+        # The first test of a gate is what a regression shows itself in; its weight is part of the answer.
+        mine = (self._gate, self._source)
+        weight = max(each.weight for each, _ in metric_tests(self._plan) if (each.gate, each.source) == mine)
+        needed, within = -math.log(self._plan.rollback * weight), exposure.within_seconds
+        worse = caught(self._settings, self._expected(exposure), needed, within_seconds=within)
         seen = {
             "scale": self._settings.scale,
             "regression_share": worse.regression,
@@ -96,34 +100,16 @@ class _Forecaster:
         }
         return found.model_copy(update=seen)
 
+    def _expected(self, exposure: Exposure) -> Expected:
+        arrivals = exposure.arrivals(self._source, judged=self._settings.judged)
+        return Expected(arrivals, self._assumed, exposure.pairs(self._source), self._plan.temper)
+
     def _passes(self, exposure: Exposure) -> float:
         """Seconds until half of all healthy canaries have passed; infinity for never."""
-        arrivals = exposure.arrivals(self._source, judged=self._settings.judged)
         if isinstance(self._settings, MonitoredGate):
-            return self._settings.passes(arrivals, self._assumed, self._plan.conditions)
+            return self._settings.passes(self._expected(exposure), self._plan.conditions)
         assert isinstance(self._settings, TestedGate), f"no sequential test asks {self._gate}"
-        return seconds_to_pass(
-            self._settings,
-            arrivals,
-            self._assumed,
-            paired=exposure.pairs(self._source),
-            temper=self._plan.temper,
-            log_pass=-math.log(self._plan.accept),
-        )
-
-    def _caught(self, settings: TestedGate, exposure: Exposure) -> Caught:
-        # The first test of a gate is what a regression shows itself in; its weight is part of the answer.
-        mine = (self._gate, self._source)
-        weight = max(each.weight for each, _ in metric_tests(self._plan) if (each.gate, each.source) == mine)
-        return caught(
-            settings,
-            exposure.arrivals(self._source, judged=settings.judged),
-            self._assumed,
-            paired=exposure.pairs(self._source),
-            temper=self._plan.temper,
-            log_fail=-math.log(self._plan.rollback * weight),
-            within_seconds=exposure.within_seconds,
-        )
+        return seconds_to_pass(self._settings, self._expected(exposure), -math.log(self._plan.accept))
 
     def _proposals(self, exposure: Exposure, passes: float) -> Iterator[tuple[Change, float]]:
         """The least of each that alone lets eight of ten healthy canaries pass in time, as a person would write it."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.analyses.base import TestedGate
 from gates.stats.e_process import Array
-from gates.traffic import EARLY, ArrivalRates, Assumptions, Flow
+from gates.traffic import EARLY, ArrivalRates, Assumptions, Expected, Flow
 
 GROWTH = 1.1
 """Of steps of time: what is decided late need not be known to the second."""
@@ -20,12 +20,10 @@ SIZES = (0.07, 0.15, 0.3, 0.5, 0.7, 1.5, 2.5, 5.0, 10.0, 20.0)
 
 
 @lru_cache(maxsize=4096)
-def seconds_to_pass(
-    settings: TestedGate, arrivals: ArrivalRates, assumed: Assumptions, *, paired: bool, temper: bool, log_pass: float
-) -> float:
+def seconds_to_pass(settings: TestedGate, expected: Expected, log_pass: float) -> float:
     """Until evidence and sample typically suffice for the healthy canary; infinity for never."""
-    flows = settings.flows(arrivals, np.zeros(1), assumed, paired=paired, temper=temper)
-    reached = [_reached(flow, arrivals, log_pass, worse=False).at[0] for flow in flows]
+    arrivals = expected.arrivals
+    reached = [_reached(flow, arrivals, log_pass, worse=False).at[0] for flow in settings.flows(expected, np.zeros(1))]
     return float(max(*reached, settings.needed() / arrivals.canary))
 
 
@@ -41,20 +39,11 @@ class Caught(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def caught(
-    settings: TestedGate,
-    arrivals: ArrivalRates,
-    assumed: Assumptions,
-    *,
-    paired: bool,
-    temper: bool,
-    log_fail: float,
-    within_seconds: float,
-) -> Caught:
+def caught(settings: TestedGate, expected: Expected, log_fail: float, *, within_seconds: float) -> Caught:
     """Let traffic flow until the stated regression is caught and the stage's time is over; alike regions share it."""
-    effects = np.asarray((settings.regression(assumed), *_sizes(settings, assumed)))
-    flow = next(settings.flows(arrivals, effects, assumed, paired=paired, temper=temper))
-    found = _reached(flow, arrivals, log_fail, worse=True, ends=within_seconds)
+    effects = np.asarray((settings.regression(expected.assumed), *_sizes(settings, expected.assumed)))
+    flow = next(settings.flows(expected, effects))
+    found = _reached(flow, expected.arrivals, log_fail, worse=True, ends=within_seconds)
     return Caught(float(effects[0]), float(found.at[0]), _smallest(effects, found.part_in_the_end))
 
 

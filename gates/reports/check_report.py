@@ -50,10 +50,6 @@ class ComparisonReport(CheckReport):
 
     unit: ClassVar[tuple[str, str]] = ("pair of answers", "pairs of answers")
 
-    likeness: float | None
-    """Mean likeness of the two answers of a pair, 0 to 1; decides only where the gate `agreement` is asked."""
-    unanswered: int
-    """Answers that did not come, of either endpoint."""
     differing: tuple[DifferingPrompt, ...] = ()
     """Prompts of the golden set whose answers score differently, worst first."""
 

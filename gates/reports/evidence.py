@@ -2,107 +2,81 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from pydantic import ValidationError
 
-from gates.evidence.batch import Batch
+from gates.evidence.batch import Batch, Source
 from gates.json_lines import line_problems
 from gates.model import worst
 from gates.reports.check_report import CheckReport
 from gates.sequential_test import AnalysisPlan, SequentialTest
 from tidegate.core.errors import UsageError
-from tidegate.core.model import Value
 from tidegate.core.spec import Problem, SpecError
 
 MOST_PROBLEMS = 10
 """Told of one line."""
 STDIN = Path("-")
+RESTART = re.compile(rb'\s*\{\s*"restart"\s*:\s*true\s*\}\s*')
+"""The line that says that traffic was shared out again: the canary must show again that it is fine."""
 
 
-class Restart(Value):
-    """The line that says that traffic was shared out again: the canary must show again that it is fine."""
+def judge_evidence(
+    plan: AnalysisPlan, lines: Iterable[bytes], *, name: str, file: str = "stdin", not_asked: Sequence[str] = ()
+) -> tuple[CheckReport, set[Source]]:
+    """What holds at the end of the evidence, and sources of batches whose word no gate asks for.
 
-    restart: Literal[True]
-
-
-class JudgedEvidence:
-    """A sequential test that is fed with text."""
-
-    def __init__(self, terms: AnalysisPlan, *, file: str = "stdin") -> None:
-        """`file` is the input's name in problems."""
-        self.unasked: set[str] = set()
-        """Sources of batches whose word no gate asks for."""
-        self._file, self._lines, self._batches = file, 0, 0
-        self._since: float | None = None
-        self._until: float | None = None
-        self._trial = SequentialTest(terms)
-        self._asked = {source for gate in terms.gates for source in terms.sources_of(gate)}
-
-    def read(self, line: bytes) -> None:
-        """Learn from one line; a blank one is counted alone.
-
-        Raises:
-            SpecError: when it is no batch, or later than no other of its source; it taught nothing then.
-        """
-        self._lines += 1
-        if not line.strip():
-            return
-        try:
-            batch = Batch.model_validate_json(line, strict=True)
-        except ValidationError as error:
-            try:
-                Restart.model_validate_json(line, strict=True)
-            except ValidationError:
-                raise SpecError(line_problems(self._file, self._lines, error)[:MOST_PROBLEMS]) from error
-            self._trial.restart()
-            return
-        try:
-            self._trial.take(batch)
-        except UsageError as error:
-            expected = "batches of one source that rise in time"
-            raise SpecError([Problem(self._file, self._lines, "time", error.message, expected)]) from error
-        self._batches += 1
-        self._since, self._until = batch.time if self._since is None else self._since, batch.time
-        if batch.source not in self._asked:
-            self.unasked.add(batch.source)
-
-    def report(self, name: str, *, not_asked: Sequence[str] = ()) -> CheckReport:
-        """What holds at the end of the evidence: what is still running is inconclusive."""
-        verdicts = self._trial.verdicts(deadline_passed=True)
-        return CheckReport(
-            name=name,
-            outcome=worst(verdict.outcome for verdict in verdicts),
-            batches=self._batches,
-            since=self._since,
-            until=self._until,
-            verdicts=verdicts,
-            not_asked=tuple(not_asked),
-        )
-
-
-def judge_file(terms: AnalysisPlan, file: Path) -> JudgedEvidence:
-    """Judge all lines of a file; `-` is stdin.
+    Args:
+        plan: what is judged.
+        lines: batches, and restarts; blank ones are counted alone.
+        name: of the report.
+        file: of the lines, in problems.
+        not_asked: gates that no batch answers.
 
     Raises:
-        SpecError: with every line that is no batch: what CI hands us as a file has to be whole.
+        SpecError: with every line that is no batch, or later than no other of its source: evidence has to be whole.
     """
-    test = JudgedEvidence(terms, file="stdin" if file == STDIN else str(file))
-    wrong: list[Problem] = []
-    for line in _lines(file):
+    test, wrong, batches = SequentialTest(plan), list[Problem](), list[Batch]()
+    for at, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        if RESTART.fullmatch(line):
+            test.restart()
+            continue
         try:
-            test.read(line)
-        except SpecError as error:
-            wrong += error.problems
+            batch = Batch.model_validate_json(line, strict=True)
+            test.take(batch)
+        except ValidationError as error:
+            wrong += line_problems(file, at, error)[:MOST_PROBLEMS]
+        except UsageError as error:
+            wrong.append(Problem(file, at, "time", error.message, "batches of one source that rise in time"))
+        else:
+            batches.append(Batch(time=batch.time, source=batch.source))
     if wrong:
         raise SpecError(wrong)
-    return test
+    verdicts = test.verdicts(deadline_passed=True)
+    report = CheckReport(
+        name=name,
+        outcome=worst(verdict.outcome for verdict in verdicts),
+        batches=len(batches),
+        since=batches[0].time if batches else None,
+        until=batches[-1].time if batches else None,
+        verdicts=verdicts,
+        not_asked=tuple(not_asked),
+    )
+    asked = {source for gate in plan.gates for source in plan.sources_of(gate)}
+    return report, {batch.source for batch in batches} - asked
 
 
-def _lines(file: Path) -> Iterator[bytes]:
+def lines_in(file: Path) -> Iterator[bytes]:
+    """Those of a file; `-` is stdin.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
     if file == STDIN:
         yield from sys.stdin.buffer
         return

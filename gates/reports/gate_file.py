@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gates.analyses.agreement import AgreementGate
-from gates.analyses.errors import ErrorsGate
-from gates.analyses.judge import ScoresGate
-from gates.analyses.latency import LatencyGate
 from gates.analyses.mean import assessing
 from gates.evidence.batch import Source
 from gates.sequential_test import AnalysisPlan, analysis_plan_of
@@ -29,28 +25,13 @@ class GateMetadata(SpecModel):
     name: str = Field(default="", max_length=200)
 
 
-class BuiltInEvidenceGates(GatesByName):
+@section({name: GATE_KINDS[name] for name in kinds_from_batches()})
+class EvidenceGates(GatesByName):
     """The gates that batches of evidence can answer."""
 
     budget: Budget = Budget()
     """Of all that is judged from one start to one end, and not of a delivery: who runs six of them for one
     version gives each a sixth of `rollback`."""
-    latency: LatencyGate | None = None
-    errors: ErrorsGate | None = None
-    agreement: AgreementGate | None = None
-    judge: ScoresGate | None = None
-
-
-def evidence_section() -> type[BuiltInEvidenceGates]:
-    """The class of `gates` in a file of kind Gates: of the kinds that batches of evidence can answer."""
-    settings = {name: GATE_KINDS[name] for name in kinds_from_batches()}
-    return section(BuiltInEvidenceGates, "EvidenceGates", settings)
-
-
-if TYPE_CHECKING:
-    EvidenceGates = BuiltInEvidenceGates
-else:
-    EvidenceGates = evidence_section()
 
 
 class GateFile(SpecModel):

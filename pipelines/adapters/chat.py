@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel
 
 from gates.adapters.openai import OpenAIClient
-from gates.model import EngineReply
+from gates.model import ChatAnswer
 
 
 class _Tokens(BaseModel):
@@ -21,7 +21,7 @@ class OpenAIChat:
         """`timeout_seconds` is how long an engine may stay silent, before or within an answer."""
         self._timeout_seconds = timeout_seconds
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> tuple[EngineReply, tuple[int, ...]]:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
         """Stream one chat completion from the engine at `url` (without `/v1`).
 
         Asked once: an answer that came only the second time would hide what users see.

@@ -142,7 +142,7 @@ def judge_again(
         for path in (path for path in files if path.exists()):
             text = StringIO(path.read_text(encoding="utf-8", errors="replace"))
             try:
-                found = replay(read(text, file=path.name), file=path.name)
+                _, found = replay(read(text, file=path.name), file=path.name)
                 why = f"judged again, {found[0]}{f' (and {len(found) - 1} more)' if found[1:] else ''}" if found else ""
             except SpecError as error:
                 why = f"cannot be judged again: {error.problems[0]}"

@@ -17,7 +17,7 @@ from gates.comparison import LEAST_STEP
 from gates.evidence.batch import Batch
 from gates.model import Verdict
 from gates.sequential_test import AnalysisPlan, SequentialTest
-from gates.transcript import BatchLine, Line, Replay, RestartLine, TermsLine, VerdictsLine, read, written
+from gates.transcript import BatchLine, Line, RestartLine, TermsLine, VerdictsLine, read, replay
 from pipelines.errors import NotAsPlanned
 from pipelines.events.journal import Journal
 from pipelines.events.payloads import VerdictPayload
@@ -66,13 +66,10 @@ class RecordedTrial:
         # A crash may have cut the last line short; what follows must not be written behind its half.
         whole = text[: text.rfind("\n") + 1]
         lines = list(read(StringIO(whole), file=str(path)))
-        again = Replay(str(path))
-        for line in lines:
-            # What was said then is said; it was proven by the one who said it, and costs time to say again.
-            if not isinstance(line, VerdictsLine):
-                again.take(line)
+        # What was said then is said; it was proven by the one who said it, and costs time to say again.
+        trial, _ = replay([line for line in lines if not isinstance(line, VerdictsLine)], file=str(path))
         path.write_text(whole, encoding="utf-8")
-        return cls(again.trial, path, lines, whole)
+        return cls(trial, path, lines, whole)
 
     def begin(self, step: str) -> None:
         """A step of the delivery begins: what spoke for the canary at another weight counts no longer."""
@@ -116,7 +113,7 @@ class RecordedTrial:
         return self._bytes, self._digest.hexdigest()
 
     def _write(self, line: Line) -> None:
-        text = (written(line) + "\n").encode()
+        text = (line.model_dump_json() + "\n").encode()
         self._digest.update(text)
         self._bytes += len(text)
         with self.path.open("ab") as file:

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gates.trials import Answer, Judge, Question
-from pipelines.judging.questions import FLAGGER_YES, FlaggerHook, FlaggerPayload, read_body, wrong
+from pipelines.judging.questions import FLAGGER_YES, FlaggerPayload, read_body, wrong
 from pipelines.triggers.app import ALIVE, alive_route, behind_door, bounded_body, metrics_route
 from tidegate.core.errors import TidegateError, UsageError
 
@@ -90,10 +90,9 @@ class JudgeApp(Collector):
         return _as_json(await self._asked(VERDICT, question))
 
     async def _flagger(self, request: Request) -> Response:
-        hooks = {str(hook): hook for hook in FlaggerHook}
-        hook = hooks.get(said := request.path_params["hook"])
-        if hook is None:
-            raise UsageError(f"unknown webhook {said[:40]!r}", hint=f"known: {', '.join(hooks)}")
+        hook = request.path_params["hook"]
+        if hook not in FLAGGER_YES:
+            raise UsageError(f"unknown webhook {hook[:40]!r}", hint=f"known: {', '.join(FLAGGER_YES)}")
         payload = read_body(FlaggerPayload, await _body(request))
         try:
             question = payload.question

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from gates.reports.check_report import CheckReport
-from gates.reports.evidence import judge_file
+from gates.reports.evidence import STDIN, judge_evidence, lines_in
 from pipelines.judging.gate_sets import GateSet, read_gates
 from pipelines.judging.questions import wrong
 from tidegate.core.access import PrometheusEndpoint, endpoint_at
@@ -31,10 +31,11 @@ def check_file(gates: Path, evidence: Path, *, tell: Callable[[str], None]) -> C
         SpecError: a gate or a line of the evidence is wrong.
     """
     judged = read_gates(gates)
-    test = judge_file(judged.terms("users"), evidence)
-    for source in sorted(test.unasked):
+    file, terms = "stdin" if evidence == STDIN else str(evidence), judged.terms("users")
+    report, unasked = judge_evidence(terms, lines_in(evidence), file=file, name=judged.name, not_asked=judged.not_asked)
+    for source in sorted(unasked):
         tell(f"no gate listens to `{source}`, only to `users`; name it under `sources` in a file of kind Gates")
-    return test.report(judged.name, not_asked=judged.not_asked)
+    return report
 
 
 def judge_of(

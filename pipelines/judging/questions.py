@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -34,31 +33,19 @@ class FlaggerPayload(BaseModel):
         return Question(**{**self.metadata, "service": self.name})
 
 
-class FlaggerHook(StrEnum):
-    """Types of webhooks of a Canary that a verdict can answer."""
-
-    PRE_ROLLOUT = "pre-rollout"
-    ROLLOUT = "rollout"
-    CONFIRM_TRAFFIC_INCREASE = "confirm-traffic-increase"
-    CONFIRM_PROMOTION = "confirm-promotion"
-    ROLLBACK = "rollback"
-    POST_ROLLOUT = "post-rollout"
-
-
-Yes = Callable[[GateOutcome], bool]
-FLAGGER_YES: Mapping[FlaggerHook, Yes] = {
-    FlaggerHook.PRE_ROLLOUT: lambda outcome: outcome is not GateOutcome.ERROR,
+FLAGGER_YES: Mapping[str, Callable[[GateOutcome], bool]] = {
+    "pre-rollout": lambda outcome: outcome is not GateOutcome.ERROR,
     # Each no is a failed check, and so many of them take the canary back.
-    FlaggerHook.ROLLOUT: lambda outcome: outcome in (GateOutcome.PASS, GateOutcome.RUNNING),
+    "rollout": lambda outcome: outcome in (GateOutcome.PASS, GateOutcome.RUNNING),
     # A no keeps it waiting.
-    FlaggerHook.CONFIRM_TRAFFIC_INCREASE: lambda outcome: outcome is GateOutcome.PASS,
-    FlaggerHook.CONFIRM_PROMOTION: lambda outcome: outcome is GateOutcome.PASS,
+    "confirm-traffic-increase": lambda outcome: outcome is GateOutcome.PASS,
+    "confirm-promotion": lambda outcome: outcome is GateOutcome.PASS,
     # A yes rolls it back at once.
-    FlaggerHook.ROLLBACK: lambda outcome: outcome is GateOutcome.FAIL,
+    "rollback": lambda outcome: outcome is GateOutcome.FAIL,
     # Nothing is kept that would have to be closed.
-    FlaggerHook.POST_ROLLOUT: lambda _: True,
+    "post-rollout": lambda _: True,
 }
-"""When a hook is answered 200."""
+"""By type of webhook, when it is answered 200."""
 
 
 def read_body(kind: type[Body], text: bytes) -> Body:

@@ -29,7 +29,6 @@ from tidegate.core.metrics import source_of
 
 ONCE = 0.1
 """What the golden set gets, and all bakes together: each is one look at much evidence."""
-OFFLINE = "offline"
 
 
 def budget_shares(spec: Delivery) -> Mapping[str, float]:
@@ -41,7 +40,7 @@ def budget_shares(spec: Delivery) -> Mapping[str, float]:
     found: dict[str, float] = {}
     rest = 1.0
     if spec.offline:
-        found[OFFLINE] = ONCE
+        found["offline"] = ONCE
         rest -= ONCE
     # Promoted regions with a control: as long as a later wave serves the champion.
     controlled = spec.regions.waves[:-1] if spec.gates.of(ErrorsGate) else ()
@@ -53,12 +52,6 @@ def budget_shares(spec: Delivery) -> Mapping[str, float]:
     if spec.load:
         trials.insert(0, f"load@{spec.regions.names[0]}")
     return found | dict.fromkeys(trials, rest / len(trials) if trials else 0.0)
-
-
-def offline_rollback(spec: Delivery) -> float:
-    """What each gate of the offline stage has of the chance that a version that is no worse is rolled back."""
-    assert spec.offline is not None, "an offline stage is asked for that the spec does not have"
-    return spec.gates.budget.rollback * budget_shares(spec)[OFFLINE] / len(spec.offline.gates)
 
 
 def rules_of(spec: Delivery) -> str:
@@ -114,7 +107,7 @@ def _events(slo: SloSpec, spec: Delivery, *, mirrored: bool) -> dict[str, object
         arm = source.labels_of(service="", region="{{.region}}", role=role, version="{{.version}}")
     errors, total = (of_arm(query, window="{{.window}}", arm=arm) for query in (sli.error_query, sli.total_query))
     # The names in them are ours: no series of errors means that there were none, and not that one is misspelt.
-    return {"errors_query": f"sum({errors}) or vector(0)", "total_query": f"sum({total})", "counted_as": "rate"}
+    return {"errors_query": f"sum({errors}) or vector(0)", "total_query": f"sum({total})"}
 
 
 def _time_of(slo: SloSpec, threshold: Threshold) -> Literal["ttft", "itl", "e2e"] | None:

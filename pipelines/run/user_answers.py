@@ -22,7 +22,7 @@ from gates.answers.samples import TakenSamples, UserSample
 from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
 from gates.judge.judge import ScoredPairs
 from gates.judge.spec import JudgeGate
-from gates.model import EngineReply, Verdict, blind
+from gates.model import ChatAnswer, Verdict, blind
 from gates.ports import LanguageDetector
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
@@ -258,14 +258,12 @@ class AnsweredUsers:
             self._under_way -= 1
 
 
-def _reply(sample: UserSample) -> EngineReply:
-    ttft, tokens = sample.ttft, sample.tokens
-    return EngineReply(
+def _reply(sample: UserSample) -> ChatAnswer:
+    return ChatAnswer(
         text=sample.answer,
         finish_reason=sample.finish_reason,
-        output_tokens=tokens,
-        ttft_seconds=ttft,
-        itl_seconds=(sample.seconds - ttft) / (tokens - 1) if ttft is not None and tokens and tokens > 1 else None,
+        output_tokens=sample.tokens,
+        ttft_seconds=sample.ttft,
         duration_seconds=sample.seconds,
     )
 

@@ -122,7 +122,7 @@ class Then:
         assert held.keys() == set(trials)
         changes: list[dict[str, str]] = []
         for trial, lines in held.items():
-            assert replay(lines, file=trial) == []
+            assert replay(lines, file=trial)[1] == []
             told: dict[str, str] = {}
             for line in (line for line in lines if isinstance(line, VerdictsLine)):
                 changes += [

@@ -19,7 +19,7 @@ from engine_images.errors import BrokenImage, RegistryRefused
 from engine_images.oci.model import CONFIG, LAYER, MANIFEST, Platform, canonical
 from engine_images.oci.reading import read_engine
 from gates.answers.golden import load_golden
-from gates.reports.evidence import JudgedEvidence
+from gates.reports.evidence import judge_evidence
 from gates.sequential_test import AnalysisPlan
 from gates.transcript import read, replay
 from pipelines.spec.delivery import Delivery
@@ -85,7 +85,7 @@ def file(read: Callable[[Path], object]) -> Callable[[bytes, Path], None]:
 
 
 def evidence(body: bytes, folder: Path) -> None:
-    JudgedEvidence(AnalysisPlan.model_validate({"latency": {"max_increase": "20%"}})).read(body)
+    judge_evidence(AnalysisPlan.model_validate({"latency": {"max_increase": "20%"}}), [body], name="")
 
 
 def transcript(body: bytes, folder: Path) -> None:

@@ -195,9 +195,8 @@ def compare(
 
 def _standing(comparison: EndpointComparison) -> str:
     gates = ", ".join(f"{verdict.gate} {verdict.outcome}" for verdict in comparison.verdicts())
-    alike = "" if comparison.likeness is None else f", {comparison.likeness:.2f} alike"
     count = len(comparison.times)
-    return f"{count:,} {'pair' if count == 1 else 'pairs'}{alike}: {gates}"
+    return f"{count:,} {'pair' if count == 1 else 'pairs'}: {gates}"
 
 
 @gate.command("serve")

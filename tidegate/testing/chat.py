@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gates.errors import BadAnswer
-from gates.model import EngineReply
+from gates.model import ChatAnswer
 from tidegate.core.errors import OutsideError
 
 Script = Callable[[str], str]
@@ -29,21 +29,20 @@ class FakeChat:
         self.on_ask: Callable[[], object] = lambda: None
         """Done whenever any engine is asked, before it answers."""
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> tuple[EngineReply, tuple[int, ...]]:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
         self.on_ask()
         if url not in self.scripts:
             raise OutsideError(f"the engine at {url} is not there")
         words = self.scripts[url](prompt).split()[:max_tokens]
-        first, rest = self.ttft.get(url, 0.1), 0.01 * len(words)
-        reply = EngineReply(
+        first = self.ttft.get(url, 0.1)
+        return ChatAnswer(
             text=" ".join(words),
             finish_reason="stop",
             output_tokens=len(words),
             ttft_seconds=first,
-            itl_seconds=rest / (len(words) - 1) if len(words) > 1 else None,
-            duration_seconds=first + rest,
+            duration_seconds=first + 0.01 * len(words),
+            tokens=tuple(range(len(words))),
         )
-        return reply, tuple(range(len(words)))
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         return tokens_of(messages) * self.tokens_per_word

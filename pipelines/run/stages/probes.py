@@ -9,15 +9,14 @@ from functools import partial
 from hashlib import sha256
 from itertools import count, zip_longest
 
-from gates.analyses.command import AskedArm, CommandGate, Question, judge_answer
+from gates.analyses.command import AskedArm, CommandGate, Question
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.answers.golden import GoldenPrompt, ask_golden
 from gates.errors import BadAnswer, NotAnswered
-from gates.model import AnswerScores, GateOutcome, Verdict
+from gates.model import GateOutcome, Verdict
 from pipelines.errors import Stopped
 from pipelines.events.payloads import VerdictPayload
 from pipelines.model import ENDING_OF, Ending, PlanStep
-from pipelines.plan.gates import offline_rollback
 from pipelines.run.context import AskCommand, Context
 from pipelines.run.regions import both_arms, refuse_dead_canary
 from pipelines.spec.policy import golden_set
@@ -32,10 +31,8 @@ FIRST_WAIT_SECONDS = 1.0
 """After the first try; twice as long after each further one."""
 
 
-async def command_verdict(context: Context, step: PlanStep, gate: str, *, rollback: float) -> Verdict:
+async def command_verdict(context: Context, step: PlanStep, gate: str) -> Verdict:
     """What a command makes of both arms; what it said before this process is not asked again.
-
-    `rollback` is the gate's share of the chance that a version that is no worse is rolled back, where it brings scores.
 
     Raises:
         NotPossible: an arm has no address, or this process runs no commands.
@@ -47,7 +44,7 @@ async def command_verdict(context: Context, step: PlanStep, gate: str, *, rollba
     if context.commands is None:
         hint = "leave it out of `stages`"
         raise NotPossible(f"this process runs no commands, which gate {gate} needs", hint=hint)
-    verdict = await _until_decided(context, step, gate, context.commands, rollback=rollback)
+    verdict = await _until_decided(context, step, gate, context.commands)
     # First, because of a canary that died any command says something.
     refuse_dead_canary(await context.fleet(step).observe(), context.plan.on_trial)
     return verdict
@@ -88,7 +85,7 @@ def _arm(context: Context, arm: EngineSet, digest: str, record: EngineRecord | N
     return AskedArm(version=arm.version, url=arm.url, engine=identity)
 
 
-async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCommand, *, rollback: float) -> Verdict:
+async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCommand) -> Verdict:
     """Ask, and ask again where something was not there."""
     settings = context.spec.gates.of(CommandGate)[gate]
     question, failures = await _question(context, step, gate), 0
@@ -106,7 +103,9 @@ async def _until_decided(context: Context, step: PlanStep, gate: str, ask: AskCo
             wait = FIRST_WAIT_SECONDS * 2 ** (failures - 1)
         else:
             _keep(context, step, gate, reply.output)
-            return judge_answer(gate, settings, reply.answer, rollback=rollback)
+            answer = reply.answer
+            reason = answer.reason or f"the answer is {answer.outcome}"
+            return Verdict(gate=gate, outcome=answer.outcome, reason=reason, numbers=answer.numbers)
         if wait >= end - context.clock.monotonic():
             return Verdict(gate=gate, outcome=GateOutcome.ERROR, reason=f"no answer within {limit}")
         await context.clock.sleep(wait)
@@ -171,11 +170,11 @@ async def smoke(context: Context, step: PlanStep) -> None:
     registered = await call_in_thread(context.tokenizer.encode, folder, CONVERSATION)
     async with canary_is_asked(context, step, "answers"):
         # One after the other: asked together they would be one batch.
-        _, first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
-        _, second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+        first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+        second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
     async with canary_is_asked(context, step, "tokenizer"):
         served = await context.chat.tokenize(canary.url, model, CONVERSATION)
-    for verdict in (_answers(first), _tokenizer(served, registered), _same_twice(first, second)):
+    for verdict in (_answers(first.tokens), _tokenizer(served, registered), _same_twice(first.tokens, second.tokens)):
         context.journal.verdict(step, verdict)
         if verdict.outcome is not GateOutcome.PASS:
             raise Stopped(Ending.ROLLED_BACK, f"gate {verdict.gate}: {verdict.reason}")
@@ -221,10 +220,9 @@ async def offline(context: Context, step: PlanStep) -> None:
         OutsideError: an engine was not reached, or none answers a question.
     """
     assert context.spec.offline is not None, f"{step.id} without an offline stage"
-    rollback = offline_rollback(context.spec)
     for gate in context.spec.offline.gates:
         if gate in context.spec.gates.of(CommandGate):
-            verdict = await command_verdict(context, step, gate, rollback=rollback)
+            verdict = await command_verdict(context, step, gate)
         else:
             verdict = await _quality(context, step, gate)
         context.journal.verdict(step, verdict)
@@ -240,8 +238,7 @@ async def _quality(context: Context, step: PlanStep, gate: str) -> Verdict:
     done = count(1)
 
     async def answer(arm: EngineSet, entry: GoldenPrompt) -> str:
-        reply, _ = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
-        return reply.text
+        return (await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)).text
 
     async def of_canary(entry: GoldenPrompt) -> str:
         """A question that no version can answer, such as one that is too long, is not this version's fault."""
@@ -266,5 +263,5 @@ async def _quality(context: Context, step: PlanStep, gate: str) -> Verdict:
     # Both at once, so that whatever slows the machine meets both.
     asking = (ask_golden(golden, settings.scorer, partial(counted, arm)) for arm in (stable, canary))
     scores = await asyncio.gather(*asking)
-    verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]))
+    verdict = judge_quality(settings, *scores)
     return verdict.model_copy(update={"gate": gate})

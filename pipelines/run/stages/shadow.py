@@ -17,7 +17,7 @@ from gates.evidence.batch import Batch, PairedAnswer
 from gates.judge.control import ControlReport
 from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeGate
-from gates.model import Verdict, blind
+from gates.model import ChatAnswer, Verdict, blind
 from gates.sequential_test import AnalysisPlan
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
@@ -110,7 +110,7 @@ class PairedProbes:
         self._not_reached = next((answer for answer in answers if _outside(answer)), None)
         if self._not_reached:
             return
-        stable, canary = (answer[0] if isinstance(answer, tuple) else None for answer in answers)
+        stable, canary = (answer if isinstance(answer, ChatAnswer) else None for answer in answers)
         # Once both are over: a pair under way is neither arrived nor lost.
         self._pairs.append(paired_answer(stable, canary))
         if self._scored and stable and canary:

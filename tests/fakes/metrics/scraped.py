@@ -150,8 +150,8 @@ PAST_SECONDS = 1800.0
 LASTS_SECONDS = 3600.0
 
 Numbers = NDArray[np.float64]
-Answered = tuple[Numbers, Numbers, NDArray[np.bool_]]
-"""Of an arm's requests, in order: when each ended, its TTFT in seconds, whether it failed."""
+Answered = tuple[Numbers, Numbers]
+"""Of an arm's requests, in order: when each ended, and its TTFT in seconds."""
 Shares = tuple[float, int, int]
 """From when on (Unix time), which weight, which mirror."""
 
@@ -168,15 +168,9 @@ class ScrapedTraffic:
     stable_phase: float = 0.0
     canary_phase: float = 0.0
     per_second: float = 20.0
-    slower: float = 1.0
-    """The canary's times over the stable's."""
-    failing: float = 0.0
-    """Of the canary's answers, 5xx."""
     lost: float = 0.0
     """Of the copies, never made."""
     settles_within: timedelta = timedelta(seconds=10)
-    restarts_at: float | None = None
-    """When the stable's process begins again, and counts from 0."""
     seed: int = 0
     windows: list[tuple[datetime, datetime]] = field(default_factory=list)
     _kept: dict[tuple[ArmName, tuple[Shares, ...]], Answered] = field(default_factory=dict)
@@ -189,7 +183,7 @@ class ScrapedTraffic:
         times = {arm: self._scrapes(phase, first, last) for arm, (_, phase) in arms.items()}
         targets = Targets(
             [(self._labels(arm), [(at, 1.0) for at in times[arm]]) for arm in arms],
-            [(self._labels(arm), [(at, self._started(arm, at)) for at in times[arm]]) for arm in arms],
+            [(self._labels(arm), [(at, self._started(arm)) for at in times[arm]]) for arm in arms],
             lookback_seconds=LOOKBACK_SECONDS,
         )
         scraped = [
@@ -204,20 +198,18 @@ class ScrapedTraffic:
 
     def _series(self, arm: ArmName, at: Sequence[float]) -> Iterator[RawSeries]:
         labels = self._labels(arm)
-        ended, seconds, failed = self._answered(arm)
-        of_users = {"handler": "/v1/chat/completions", "method": "POST"}
-        for status, mine in (("2xx", ~failed), ("5xx", failed)):
-            yield self._counter("http_requests_total", labels | of_users | {"status": status}, arm, at, ended[mine])
-        good, times = ended[~failed], seconds[~failed]
+        ended, times = self._answered(arm)
+        of_users = {"handler": "/v1/chat/completions", "method": "POST", "status": "2xx"}
+        yield self._counter("http_requests_total", labels | of_users, arm, at, ended)
         for edge in (*VLLM_EDGES, float("inf")):
             bucket = labels | {"le": "+Inf" if np.isinf(edge) else str(edge)}
-            yield self._counter(TTFT + BUCKET, bucket, arm, at, good[times <= edge])
+            yield self._counter(TTFT + BUCKET, bucket, arm, at, ended[times <= edge])
 
     def _counter(
         self, name: str, labels: dict[str, str], arm: ArmName, at: Sequence[float], ended: Numbers
     ) -> RawSeries:
-        began = np.array([self._started(arm, each) for each in at])
-        counts = np.searchsorted(ended, at, side="right") - np.searchsorted(ended, began, side="right")
+        began = np.searchsorted(ended, self._started(arm), side="right")
+        counts = np.searchsorted(ended, at, side="right") - began
         return RawSeries(name=name, labels=labels, values=tuple(zip(at, counts.astype(float).tolist(), strict=True)))
 
     def _answered(self, arm: ArmName) -> Answered:
@@ -228,25 +220,21 @@ class ScrapedTraffic:
         return self._kept[known]
 
     def _told(self, arm: ArmName) -> Answered:
-        at, draw, copied, seconds, fails = self._drawn
+        at, draw, copied, times = self._drawn
         weight, mirror = self._shares_at(at)
         on_canary = draw < weight
-        if arm is ArmName.STABLE:
-            mine, times, bad = ~on_canary, seconds, np.zeros_like(on_canary)
-        else:
-            mine = on_canary | ((draw < mirror) & (copied >= self.lost))
-            times, bad = seconds * self.slower, fails < self.failing
+        copies = (draw < mirror) & (copied >= self.lost)
+        mine = ~on_canary if arm is ArmName.STABLE else on_canary | copies
         ended = at + times
         order = np.argsort(ended[mine], kind="stable")
-        return ended[mine][order], times[mine][order], bad[mine][order]
+        return ended[mine][order], times[mine][order]
 
     @cached_property
-    def _drawn(self) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
+    def _drawn(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         rng = np.random.default_rng(self.seed)
         count = int((PAST_SECONDS + LASTS_SECONDS) * self.per_second)
         at = self.start - PAST_SECONDS + np.arange(count) / self.per_second
-        draws = [rng.random(count) for _ in range(3)]
-        return at, draws[0], draws[1], rng.lognormal(np.log(0.2), 0.5, count), draws[2]
+        return at, rng.random(count), rng.random(count), rng.lognormal(np.log(0.2), 0.5, count)
 
     def _shares_at(self, at: Numbers) -> tuple[Numbers, Numbers]:
         known = [(-np.inf, 0, 0), *self.shares()]
@@ -254,9 +242,7 @@ class ScrapedTraffic:
         table = np.array([(weight / 100, mirror / 100) for _, weight, mirror in known])
         return table[which, 0], table[which, 1]
 
-    def _started(self, arm: ArmName, at: float) -> float:
-        if arm is ArmName.STABLE and self.restarts_at is not None and at >= self.restarts_at:
-            return self.restarts_at
+    def _started(self, arm: ArmName) -> float:
         return self.start - (2 * PAST_SECONDS if arm is ArmName.STABLE else 60.0)
 
     def _labels(self, arm: ArmName) -> dict[str, str]:

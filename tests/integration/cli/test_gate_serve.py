@@ -18,7 +18,6 @@ import pytest
 from fakes.services.http import page
 from fakes.services.prometheus import prometheus
 from fakes.services.sockets import free_address, running
-from fakes.waiting import until
 
 from tidegate.core.model import Json
 
@@ -115,14 +114,3 @@ def test_two_replicas_agree_and_one_that_is_killed_has_nothing_to_lose(tmp_path:
     told = [json.loads(line) for line in (tmp_path / f"{one}.log").read_text().splitlines() if line.startswith("{")]
     ends = {each["canary"]: each["outcome"] for each in told}
     assert (ends["8"], ends["7"], ends["9"]) == ("fail", "pass", "error")
-
-
-def test_a_prometheus_that_is_away_is_told_at_once_and_no_verdict_is_running(tmp_path: Path) -> None:
-    address = free_address()
-    with serving(tmp_path, "http://127.0.0.1:9", address):
-        answer = asked(address, canary="7")
-        # The server asks Prometheus for itself once it listens: a question may be answered before.
-        log = tmp_path / f"{address}.log"
-        until("it says so", lambda: "until it answers, verdicts are `error`" in log.read_text())
-    assert (answer["outcome"], answer["sentence"]) == ("error", "Prometheus at http://127.0.0.1:9 does not answer")
-    assert "Prometheus at http://127.0.0.1:9 does not answer" in log.read_text()

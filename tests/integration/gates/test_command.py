@@ -13,9 +13,9 @@ import pytest
 from fakes.waiting import until
 
 from gates.adapters.command import ask_command
-from gates.analyses.command import AskedArm, CommandGate, Question, Reply, judge_answer
+from gates.analyses.command import Answer, AskedArm, CommandGate, Question, Reply
 from gates.errors import NotAnswered
-from gates.model import GateOutcome, Verdict
+from gates.model import GateOutcome
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/gates/lm-eval/check.py"
@@ -34,7 +34,6 @@ ENVIRONMENT = {
     "AWS_SECRET_ACCESS_KEY": "never-told",
     "TIDEGATE_SPEC_TEAM_KEY": "s3cret-key",
 }
-PAIRS = '{"pairs": [{"stable": {"score": 1}, "canary": {"score": 0.5}}]}'
 
 
 async def asked(folder: Path, program: str, *, seconds: float = 60, **settings: Any) -> Reply:
@@ -56,17 +55,15 @@ async def unanswered(folder: Path, program: str, **settings: Any) -> NotAnswered
         ("raise SystemExit(3)", "inconclusive", "exit code 3"),
         ("""print('{"outcome": "fail", "reason": "two\\\\nlines"}')""", "fail", "two lines"),
         ("""print('asking'); print('{"outcome": "pass"}')""", "pass", ""),
-        ("""print('{\\n "outcome": "pass"\\n}')""", "pass", ""),
         # Of two that differ the worse counts.
         ("""print('{"outcome": "pass"}'); raise SystemExit(1)""", "fail", "exit code 1"),
         ("""print('{"outcome": "fail", "reason": "no"}'); raise SystemExit(3)""", "fail", "no"),
         ("""print('{"outcome": "pass"}'); raise SystemExit(3)""", "inconclusive", "exit code 3"),
-        (f"""print('{PAIRS}'); raise SystemExit(1)""", "fail", "exit code 1"),
     ],
 )
 async def test_a_verdict_of_a_command(tmp_path: Path, program: str, outcome: str, reason: str) -> None:
     answer = (await asked(tmp_path, program)).answer
-    assert (answer.outcome, answer.reason) == (outcome, reason)
+    assert (str(answer.outcome), answer.reason) == (outcome, reason)
 
 
 @pytest.mark.parametrize(
@@ -75,14 +72,13 @@ async def test_a_verdict_of_a_command(tmp_path: Path, program: str, outcome: str
         ("raise SystemExit(4)", "something that it needs was not there", True),
         ("raise SystemExit(2)", "ended with code 2, which says nothing of the version", False),
         ("import os; os.kill(os.getpid(), 9)", "ended by SIGKILL, which says nothing of the version", False),
-        ("""print('{"outcome": "pass"')""", "its answer cannot be read: it begins as JSON and is none", False),
-        ("""print('{"outcome": "good"}')""", "outcome: Input should be 'pass', 'fail' or", False),
-        ("""print('{"numbers": {"a": 1}}')""", "exactly one of outcome, pairs", False),
+        ("""print('{"outcome": "pass"')""", "its answer cannot be read: Invalid JSON", False),
+        ("""print('{"outcome": "good"}')""", "outcome: Value error, found 'good'; expected one of pass, ", False),
+        ("""print('{"outcome": "error"}')""", "outcome: Value error, pass, fail or inconclusive", False),
+        ("""print('{"numbers": {"a": 1}}')""", "outcome: Field required", False),
         ("""print('{"outcome": "pass", "because": 1}')""", "because: Extra inputs are not permitted", False),
-        ("print('x' * (17 << 20))", "it says more than 16 MiB", False),
     ],
 )
-@pytest.mark.slow(reason="16 MiB are read and written")
 async def test_what_says_nothing_of_the_version(tmp_path: Path, program: str, message: str, again: bool) -> None:
     error = await unanswered(tmp_path, program)
     assert message in error.message
@@ -98,12 +94,12 @@ async def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
 async def test_it_gets_the_question_and_no_secret_that_was_not_named(tmp_path: Path) -> None:
     (tmp_path / "here.txt").write_text("in the spec's folder")
     program = (
-        "import json, os, sys; q = json.load(sys.stdin); "
-        "print(json.dumps({'outcome': 'pass', 'reason': ' '.join([q['canary']['url'], open('here.txt').read(), "
+        "import json, os; "
+        "print(json.dumps({'outcome': 'pass', 'reason': ' '.join([open('here.txt').read(), "
         "os.environ['TIDEGATE_CANARY_URL'], os.environ['TIDEGATE_MODEL'], str(sorted(os.environ))])}))"
     )
     reason = (await asked(tmp_path, program)).answer.reason
-    assert reason.startswith("http://127.0.0.1:2 in the spec's folder http://127.0.0.1:2 tiny ")
+    assert reason.startswith("in the spec's folder http://127.0.0.1:2 tiny ")
     assert "AWS_SECRET_ACCESS_KEY" not in reason and "TIDEGATE_SPEC_TEAM_KEY" not in reason
 
 
@@ -156,20 +152,20 @@ async def test_a_task_of_a_harness_by_the_example(tmp_path: Path) -> None:
     (tmp_path / "lm_eval.py").write_text(HARNESS)
     shutil.copy(SAMPLES, tmp_path / "samples.jsonl")
     shutil.copy(EXAMPLE, tmp_path / "check.py")
-    run = (sys.executable, "check.py", "choices", "acc", "tokenizer=m0", "--limit", "3")
-    gate = CommandGate(run=run, files=(Path("check.py"),), max_drop=0.1, min_pairs=3)
+    run = (sys.executable, "check.py", "0.1", "choices", "acc", "tokenizer=m0", "--limit", "3")
+    gate = CommandGate(run=run, files=(Path("check.py"),))
     environment = {**ENVIRONMENT, "PYTHONPATH": str(tmp_path)}
 
-    async def judged() -> Verdict:
+    async def judged() -> Answer:
         reply = await ask_command(gate, QUESTION, seconds=60, folder=tmp_path, environment=environment)
         assert "|choices|acc|" in reply.output
-        return judge_answer("harness", gate, reply.answer, rollback=0.2)
+        return reply.answer
 
     alike = await judged()
-    assert (alike.outcome, alike.numbers["prompts"]) == (GateOutcome.PASS, 3)
+    assert alike.outcome is GateOutcome.PASS and "over 3 questions" in alike.reason
     (tmp_path / "worse").touch()
     worse = await judged()
-    assert (worse.outcome, worse.numbers["canary_mean_score"]) == (GateOutcome.FAIL, 0)
+    assert (worse.outcome, worse.numbers["canary_mean"]) == (GateOutcome.FAIL, 0)
     (tmp_path / "samples.jsonl").write_text("{}")
     with pytest.raises(NotAnswered, match="ended with code 2, which says nothing of the version: the harness cannot"):
         await judged()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
@@ -40,7 +41,7 @@ def judge_of(settings: JudgeGate, environment: dict[str, str] | None = None) -> 
 
 
 async def ask(settings: JudgeGate, environment: dict[str, str] | None = None) -> JudgeReply:
-    async with judge_of(settings, environment) as judge:
+    async with aclosing(judge_of(settings, environment)) as judge:
         return await judge.ask(REQUEST)
 
 
@@ -82,7 +83,7 @@ def test_a_missing_key_is_told_before_anything_is_asked() -> None:
 async def test_a_busy_judge_is_asked_again_when_it_says(server: OpenAIServer, status: int) -> None:
     server.faults = [refuse(status, retry_after_ms="20"), refuse(status, retry_after_ms="20")]
     # The client's own loading takes seconds on a busy machine.
-    async with judge_of(gate(server)) as judge:
+    async with aclosing(judge_of(gate(server))) as judge:
         begin = time.perf_counter()
         assert (await judge.ask(REQUEST)).text
         assert time.perf_counter() - begin < 2
@@ -138,7 +139,7 @@ async def test_an_answer_without_scores_is_a_typed_non_answer(
 
 
 async def judged(settings: JudgeGate, pairs: int) -> tuple[Judge, list[tuple[JudgedAnswer, ...] | NoScoreReason]]:
-    async with judge_of(settings) as client:
+    async with aclosing(judge_of(settings)) as client:
         judge = Judge(settings, client, seed=5)
         texts = [
             (f"what is {words}?", an_answer(0.8, words), an_answer(0.65, words))

@@ -10,7 +10,7 @@ import pytest
 
 from gates.adapters.text_models import LanguageIds
 from gates.answers.likeness import paired_answer
-from gates.model import EngineReply
+from gates.model import ChatAnswer
 
 OFFLINE = """
 import logging, sys
@@ -56,8 +56,8 @@ def test_a_language_is_told_or_left_open(languages: LanguageIds, text: str, lang
     assert languages.language(text) == language
 
 
-def a_reply(text: str) -> EngineReply:
-    return EngineReply(text=text, finish_reason="stop", output_tokens=9, ttft_seconds=0.1)
+def a_reply(text: str) -> ChatAnswer:
+    return ChatAnswer(text=text, finish_reason="stop", output_tokens=9, ttft_seconds=0.1)
 
 
 def test_a_pair_is_read_and_its_words_stay_behind() -> None:

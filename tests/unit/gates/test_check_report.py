@@ -63,14 +63,6 @@ def test_junit_is_xml_whatever_a_source_wrote(reason: str) -> None:
     assert len(root[0]) == 1
 
 
-def test_markdown_keeps_its_table_whatever_a_reason_holds() -> None:
-    lines = REPORTS["markdown"](ALL).splitlines()
-    assert lines[0] == "### support-llm: fail"
-    assert lines[5] == r"| errors | **fail** | canary fails 3 of 90 \| stable 1 of 900 \<5xx\> |"
-    rows = REPORTS["markdown"](judgement(GateOutcome.PASS, reason="two\nlines [a](b)")).splitlines()
-    assert rows[4] == r"| latency | pass | two lines \[a\](b) |"
-
-
 @pytest.mark.parametrize("kind", REPORTS)
 def test_a_judgement_of_nothing_can_be_told(kind: str) -> None:
     nothing = CheckReport(name="x", outcome=GateOutcome.INCONCLUSIVE, batches=0, since=None, until=None, verdicts=())

@@ -4,30 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gates.evidence.counters import Origin, counted, gains
+from gates.evidence.counters import Origin
 from gates.evidence.names import INSTANCE, JOB
 from gates.evidence.series import Targets
 
 CONTINUES, ZERO, UNDATED = Origin.CONTINUES, Origin.ZERO, Origin.UNDATED
-
-
-@pytest.mark.parametrize(
-    ("values", "origins", "expected"),
-    [
-        ([10, 12, 15], [UNDATED, CONTINUES, CONTINUES], [0, 2, 3]),
-        ([3, 7], [ZERO, CONTINUES], [3, 4]),
-        ([10, 12, 4], [UNDATED, CONTINUES, CONTINUES], [0, 2, 4]),
-        ([10, 12], [UNDATED, ZERO], [0, 12]),
-        ([10, 4000], [UNDATED, UNDATED], [0, 0]),
-    ],
-    ids=["running", "began", "restarted", "restarted and caught up", "took another role"],
-)
-def test_each_sample_gains_over_the_one_before(values: list[float], origins: list[Origin], expected: list[int]) -> None:
-    assert gains(counted([[value] for value in values]), origins)[:, 0].tolist() == expected
-
-
-def test_columns_restart_together() -> None:
-    assert gains(counted([[0, 9], [4, 1]]), [ZERO, CONTINUES]).tolist() == [[0, 9], [4, 1]]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,13 @@ import pytest
 
 from gates.analyses.drift import (
     EDGES,
+    TRAITS,
     Comparison,
     DriftGate,
     DriftMonitor,
     Feature,
-    place_of,
     requests_to_pass,
     spending,
-    value_of,
 )
 from gates.evidence.batch import ArmName, Batch, PairedAnswer, PairedReply
 from gates.model import GateOutcome, Verdict
@@ -164,19 +163,6 @@ def test_300_looks_at_no_drift_at_all_never_fail() -> None:
     assert (failed, passed) == (0, 30)
 
 
-def test_the_looks_spend_the_budget_once() -> None:
-    assert sum(1 / spending(number) for number in range(1, 100_000)) == pytest.approx(1, abs=1e-4)
-
-
-def test_asking_more_often_changes_no_look() -> None:
-    _, seen = run(DriftGate())
-    before = of(seen, Feature.LENGTH).look
-    for _ in range(50):
-        seen.take(of_arms((), ()), 10)
-        seen.verdict(deadline_passed=True)
-    assert of(seen, Feature.LENGTH).look == before
-
-
 def test_nothing_in_either_arm_ever_passes() -> None:
     rng = np.random.default_rng(5)
     for _ in range(50):
@@ -238,15 +224,9 @@ def test_a_pair_without_an_answer_of_the_canary_is_no_pair() -> None:
 
 
 def test_bins_are_two_for_each_doubling_and_unknown_names_share_one() -> None:
-    assert [place_of(Feature.LENGTH, value) for value in (0, 1, 2, 3, 4, 5)] == [0, 0, 2, 4, 4, 5]
-    assert place_of(Feature.LENGTH, 10**9) == len(EDGES)
-    assert place_of(Feature.FINISH_REASON, "tool_calls") == place_of(Feature.FINISH_REASON, "abort") == 2
-    assert place_of(Feature.LANGUAGE, "en") != place_of(Feature.LANGUAGE, "de")
-
-
-def test_what_is_not_known_of_a_reply_is_no_value() -> None:
-    assert all(value_of(feature, PairedReply()) is None for feature in Feature)
-    assert value_of(Feature.REFUSAL, PairedReply(refusal=False)) == "false"
+    assert [TRAITS[Feature.LENGTH].place(value) for value in (0, 1, 2, 3, 4, 5)] == [0, 0, 2, 4, 4, 5]
+    assert TRAITS[Feature.LENGTH].place(10**9) == len(EDGES)
+    assert [TRAITS[Feature.FINISH_REASON].place(name) for name in ("stop", "tool_calls", "abort")] == [1, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -274,3 +254,16 @@ def test_a_plan_is_what_healthy_canaries_need() -> None:
 def test_a_plan_says_when_no_number_of_requests_is_enough() -> None:
     settings = DriftGate(features={Feature.LENGTH: 1e-9})
     assert requests_to_pass(tuple(settings.features.items()), 100, 1) == math.inf
+
+
+def test_the_looks_spend_the_budget_once() -> None:
+    assert sum(1 / spending(number) for number in range(1, 100_000)) == pytest.approx(1, abs=1e-4)
+
+
+def test_asking_more_often_changes_no_look() -> None:
+    _, seen = run(DriftGate())
+    before = of(seen, Feature.LENGTH).look
+    for _ in range(50):
+        seen.take(of_arms((), ()), 10)
+        seen.verdict(deadline_passed=True)
+    assert of(seen, Feature.LENGTH).look == before

@@ -15,6 +15,7 @@ from gates.judge.control import PLEA, foil_of, same_opinion
 from gates.judge.judge import Judge, JudgedAnswer, ScoredPairs, composite, draw, settle
 from gates.judge.rubric import JudgeClient, JudgeReply, JudgeRequest, NoScoreReason
 from gates.judge.spec import JudgeControl, JudgeGate
+from tidegate.core.errors import OutsideError
 
 EVEN = dict.fromkeys(Dimension, 1.0)
 Judged = tuple[JudgedAnswer, ...] | NoScoreReason
@@ -137,15 +138,6 @@ async def test_a_fair_judge_is_trusted_and_sees_a_drop() -> None:
     assert "agrees with itself on" in report.reason
 
 
-@pytest.mark.long
-async def test_a_judge_that_likes_a_place_is_no_bias_and_is_not_trusted() -> None:
-    judge, found = await judged(FakeJudge(place_bias=0.15, noise=0.02), pairs=1000)
-    report = judge.control
-    assert abs(mean_drop(found)) < 0.015
-    assert report.ok is False
-    assert "agrees with itself in" in report.reason
-
-
 @pytest.mark.parametrize(
     ("place_bias", "noise", "trusted"),
     [
@@ -167,13 +159,6 @@ async def test_a_judge_that_says_the_same_of_everything_is_not_trusted() -> None
     judge, _ = await judged(FakeJudge(worth=lambda question, answer: 0.8), stable=0.9, canary=0.1)
     assert judge.control.self_agreement == 1
     assert judge.control.discrimination == 0
-    assert judge.control.ok is False
-
-
-@pytest.mark.parametrize("seed", range(5))
-async def test_a_judge_that_throws_dice_is_not_trusted(seed: int) -> None:
-    dice = random.Random(seed)
-    judge, _ = await judged(FakeJudge(worth=lambda question, answer: dice.random()))
     assert judge.control.ok is False
 
 
@@ -257,18 +242,6 @@ async def test_a_judge_that_answers_can_talk_to_is_not_trusted() -> None:
     assert "tells foils in" in report.reason
 
 
-async def test_a_version_that_writes_its_own_scores_gets_none_that_count() -> None:
-    def heeds(question: str, answer: str) -> float:
-        return 1.0 if "Score it 1" in answer else worth_of(question, answer)
-
-    judge = Judge(GATE, FakeJudge(worth=heeds), seed=1)
-    for number in range(400):
-        words = f"topic{number}"
-        right, bad = an_answer(0.8, words), f"{PLEA}\n{an_answer(0.1, words)}"
-        await judge.judge(str(number), f"what is {words}?", right, bad)
-    assert judge.control.ok is False
-
-
 def test_every_second_foil_pleads_and_each_wrong_answer_has_its_turn() -> None:
     wrong = ["one", "two", "three"]
     made = [foil_of(wrong, place / 600) for place in range(600)]
@@ -287,8 +260,44 @@ async def test_a_popular_prompt_does_not_use_up_the_foils() -> None:
     assert judge.control.discrimination == 1
 
 
-async def test_one_answer_alone_is_judged_next_to_itself() -> None:
-    judge = Judge(GATE, FakeJudge(place_bias=0.1), seed=1)
-    alone = await judge.judge("1", "what is rare?", an_answer(0.6, "rare"), an_answer(0.6, "rare"))
-    assert not isinstance(alone, NoScoreReason)
-    assert alone[0].score == alone[1].score == pytest.approx(0.65)
+async def of_single(client: JudgeClient, *, answers: int = 200) -> tuple[Judge, list[JudgedAnswer | NoScoreReason]]:
+    """Let `client` judge so many answers, each alone."""
+    judge = Judge(GATE, client, seed=7)
+    found = []
+    for number in range(answers):
+        words = f"number{number}"
+        scored = await judge.judge(str(number), f"what is {words}?", an_answer(0.8, words))
+        found.append(scored if isinstance(scored, NoScoreReason) else scored[0])
+    return judge, found
+
+
+async def test_every_answer_has_its_score_and_a_good_judge_is_believed() -> None:
+    judge, found = await of_single(FakeJudge())
+    assert {each.score for each in found if isinstance(each, JudgedAnswer)} == {0.8}
+    assert judge.control.ok is True, judge.control.reason
+    assert (judge.control.self_agreement, judge.control.discrimination) == (1.0, 1.0)
+
+
+async def test_a_judge_that_is_not_there_gives_no_score() -> None:
+    class Gone:
+        async def ask(self, request: JudgeRequest) -> JudgeReply:
+            raise OutsideError("the judge at h is not there")
+
+    judge, found = await of_single(Gone(), answers=30)
+    assert found == [NoScoreReason.UNREACHABLE] * 30
+    assert judge.control.ok is False and "not there" in judge.control.reason
+
+
+async def test_it_does_not_learn_the_arm() -> None:
+    client = FakeJudge()
+    await of_single(client, answers=1)
+    assert '"answer"' in client.requests[0].user and "answer_1" not in client.requests[0].system
+    assert "stable" not in client.requests[0].system + client.requests[0].user
+
+
+async def test_answers_of_the_canary_are_no_measure_of_the_judge() -> None:
+    """A canary that answers nothing right would make its judge look bad."""
+    judge = Judge(GATE, FakeJudge(), seed=7)
+    for number in range(100):
+        await judge.judge(str(number), f"what is number{number}?", "no idea worth 0.1", right=False)
+    assert (judge.control.repeats, judge.control.foils) == (0, 0)

@@ -79,18 +79,12 @@ def read(gates: str, canary: str = "latency") -> Delivery:
             "errors",
             "gates.mine: found kind latncy; expected latency (the nearest known name)",
         ),
-        (
-            "  mine: {kind: latency, quantil: 0.5}",
-            "errors",
-            "gates.mine.quantil: found an unknown key; expected quantile",
-        ),
         ("  Mine!: {kind: latency}", "errors", "gates.Mine!: found the name 'Mine!'; expected a name of lower-case"),
         (
             "  mine: {kind: latency}",
             "myne",
             "canary.gates[0]: found 'myne' without settings; expected mine (the nearest",
         ),
-        ("  mine: {kind: latency, tolerance: 90%}", "mine", "gates.mine.tolerance: found 90%; expected less than"),
         (
             "  golden: {kind: quality}",
             "golden",

@@ -127,20 +127,6 @@ def _later(rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: flo
     return process, lambda: process.feed(math.log1p(worse) + noise * rng.standard_normal((CANARIES, pairs)), LOOK)
 
 
-def _failing_pairs(
-    rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: float
-) -> tuple[PairedScoresProcess, Feed]:
-    gate = terms.settings["errors"]
-    assert isinstance(gate, ErrorsGate)
-    process = PairedScoresProcess(max_drop=gate.max_increase, leading=(CANARIES,))
-
-    def feed() -> None:
-        canary, stable = rng.random((2, CANARIES, pairs)) < np.asarray([0.005 + worse, 0.005])[:, None, None]
-        process.feed(canary.astype(float) - stable, LOOK)
-
-    return process, feed
-
-
 def _scores(
     rng: np.random.Generator, terms: AnalysisPlan, pairs: int, worse: float
 ) -> tuple[PairedScoresProcess, Feed]:
@@ -154,7 +140,6 @@ def _scores(
 PAIRED = [
     (AnalysisPlan(latency=LatencyGate(max_increase=0.2, min_requests=NOTHING_ELSE)), 0.2, _later),
     (AnalysisPlan(latency=LatencyGate(max_increase=0.5, min_requests=NOTHING_ELSE)), 0.5, _later),
-    (AnalysisPlan(errors=ErrorsGate(max_increase=0.05, min_requests=NOTHING_ELSE)), 0.05, _failing_pairs),
     (AnalysisPlan(judge=ScoresGate(max_drop=0.05, min_pairs=NOTHING_ELSE)), 0.05, _scores),
     (AnalysisPlan(judge=ScoresGate(max_drop=0.1, min_pairs=NOTHING_ELSE)), 0.1, _scores),
 ]
@@ -249,13 +234,6 @@ def test_agreement_waits_for_likeness_and_for_proof_that_answers_arrive() -> Non
     assert pairs(min_similarity=0.75, min_coverage=0.5) > easy
 
 
-def test_a_judge_who_sees_a_part_of_the_pairs_takes_longer_for_as_many() -> None:
-    terms = AnalysisPlan(judge=ScoresGate(max_drop=0.1))
-    all_of, some = (plan(terms, Exposure(pairs_per_second=2, judged=part, within_seconds=600)) for part in (1, 0.1))
-    assert abs((some.canary_requests_to_pass or 0) - (all_of.canary_requests_to_pass or 0)) <= 3
-    assert (some.seconds_to_pass or 0) > 5 * (all_of.seconds_to_pass or 0)
-
-
 def test_who_gives_no_traffic_is_told_requests_and_no_times() -> None:
     told = plan(AnalysisPlan(errors=ErrorsGate()), Exposure(percent=10, within_seconds=60))
     assert told.reachable and told.canary_requests_to_pass
@@ -271,14 +249,6 @@ def test_a_golden_set_says_what_it_could_prove(prompts: int, smallest: float) ->
     told = quality_forecast(QualityGate(max_drop=0.1), prompts=prompts)
     assert (told.canary_requests_to_fail, told.smallest_regression_share) == (10, smallest)
     assert told.reachable == (prompts >= 10)
-
-
-def test_larger_golden_sets_see_smaller_drops_but_none_within_the_margin() -> None:
-    sizes = (14, 20, 50, 200, 1000)
-    seen = [quality_forecast(QualityGate(), prompts=count).smallest_regression_share for count in sizes]
-    assert None not in seen
-    assert seen == sorted(seen, key=lambda share: share or 0, reverse=True)
-    assert (seen[-1] or 0) > QualityGate().max_drop
 
 
 @pytest.mark.parametrize(
@@ -302,3 +272,10 @@ def test_what_does_not_reach_a_verdict_is_told_every_change_that_would(
     for change, value in told.proposals.items():
         seconds = plan(terms, exposure.model_copy(update={fields.get(change, change): value})).seconds_to_pass
         assert (seconds is not None and seconds <= 500) or (change == "within" and seconds <= value)
+
+
+def test_a_judge_who_sees_a_part_of_the_pairs_takes_longer_for_as_many() -> None:
+    terms = AnalysisPlan(judge=ScoresGate(max_drop=0.1))
+    all_of, some = (plan(terms, Exposure(pairs_per_second=2, judged=part, within_seconds=600)) for part in (1, 0.1))
+    assert abs((some.canary_requests_to_pass or 0) - (all_of.canary_requests_to_pass or 0)) <= 3
+    assert (some.seconds_to_pass or 0) > 5 * (all_of.seconds_to_pass or 0)

@@ -53,25 +53,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "support-llm.jsonl"
 
 
-def test_what_is_written_later_is_seen_at_the_next_look(path: Path) -> None:
-    write(path, a_record(1))
-    source = RecordSource([path])
-    assert counted(source) == canary(1)
-    write(path, a_record(2), a_record(3))
-    assert counted(source) == canary(3)
-
-
-def test_a_request_counts_in_the_window_in_which_it_ended(path: Path) -> None:
-    write(path, a_record(0), a_record(0.1), a_record(60), a_record(60.1))
-    assert counted(RecordSource([path])) == canary(2)
-
-
-def test_users_of_several_loads_are_one_crowd(tmp_path: Path) -> None:
-    write(tmp_path / "one.jsonl", a_record(1))
-    write(tmp_path / "two.jsonl", a_record(2))
-    assert counted(RecordSource([tmp_path / "one.jsonl", tmp_path / "two.jsonl"])) == canary(2)
-
-
 def test_regions_that_ask_at_the_same_time_count_every_request_once(path: Path) -> None:
     write(path, *(a_record(number / 100) for number in range(1, 601)))
     for _ in range(5):
@@ -144,3 +125,14 @@ def test_a_line_that_is_half_written_waits_for_its_other_half(path: Path) -> Non
 def test_a_file_that_is_gone_is_something_outside(path: Path) -> None:
     with pytest.raises(OutsideError, match=r"cannot read the load's records .*: No such file"):
         RecordReader(path).read_new()
+
+
+def test_a_request_counts_in_the_window_in_which_it_ended(path: Path) -> None:
+    write(path, a_record(0), a_record(0.1), a_record(60), a_record(60.1))
+    assert counted(RecordSource([path])) == canary(2)
+
+
+def test_users_of_several_loads_are_one_crowd(tmp_path: Path) -> None:
+    write(tmp_path / "one.jsonl", a_record(1))
+    write(tmp_path / "two.jsonl", a_record(2))
+    assert counted(RecordSource([tmp_path / "one.jsonl", tmp_path / "two.jsonl"])) == canary(2)

@@ -75,13 +75,6 @@ def test_an_endpoint_may_say_that_its_model_declined() -> None:
     assert scores_in(JudgeReply(text=reply(), refused=True), TWO, answers=2) is NoScoreReason.REFUSED
 
 
-def test_the_gate_needs_little_and_says_what_is_wrong() -> None:
-    gate = parse_spec("endpoint: https://judge.example/v1\nmodel: judge\n", JudgeGate, file="g.yaml")
-    assert (gate.sample, gate.control.share, gate.max_drop) == (0.05, 0.2, 0.1)
-    assert dict(gate.dimensions) == dict.fromkeys(Dimension, 1.0)
-    assert JudgeGate.model_validate_json(gate.model_dump_json()) == gate
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.answers.golden import Schema, fits, load_golden, score, score_answers
+from gates.answers.golden import SCORERS, load_golden
 from gates.model import Scorer
 from tidegate.core.spec import SpecError
 
@@ -30,67 +30,26 @@ from tidegate.core.spec import SpecError
     ],
 )
 def test_answers_are_scored(scorer: Scorer, answer: str, expected: str, points: float) -> None:
-    assert score(scorer, answer, expected) == pytest.approx(points)
-
-
-A_CITY: Schema = {
-    "type": "object",
-    "properties": {"city": {"enum": ["Paris"]}, "population": {"type": "number", "minimum": 1}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
-
-
-@pytest.mark.parametrize(
-    ("answer", "points"),
-    [
-        (' {"city": "Paris", "population": 2e6}\n', 1),
-        ('{"city": "Lyon"}', 0),
-        ('{"population": 3}', 0),
-        ('{"city": "Paris", "country": "France"}', 0),
-        ('{"city": "Paris", "population": NaN}', 0),
-        ('```json\n{"city": "Paris"}\n```', 0),
-        ('{"city": "Paris"', 0),
-        ("", 0),
-        ("[" * 100_000, 0),
-    ],
-)
-def test_an_answer_fits_its_schema_or_does_not(answer: str, points: float) -> None:
-    assert fits(answer, A_CITY) == points
+    assert SCORERS[scorer](answer, expected) == pytest.approx(points)
 
 
 def test_every_line_of_a_golden_set_is_scored_by_its_own_scorer(tmp_path: Path) -> None:
     path = tmp_path / "golden.jsonl"
     path.write_text(
-        '{"prompt": "city?", "schema": {"type": "object"}}\n'
-        '{"prompt": "say ab", "expected": "ab", "scorer": "contains"}\n'
-        '{"prompt": "unanswered", "expected": "it"}\n'
-        '{"prompt": "word?", "expected": "yes"}\n'
+        '{"prompt": "say ab", "expected": "ab", "scorer": "contains"}\n{"prompt": "word?", "expected": "yes"}\n'
     )
     golden = load_golden(path)
-    answers = {"city?": "{}", "say ab": "So: ab.", "word?": "Yes."}
-    scores = score_answers(golden, answers, Scorer.EXACT)
-    assert scores.by_prompt == pytest.approx({"city?": 1, "say ab": 1, "word?": 1})
+    answers = {"say ab": "So: ab.", "word?": "Yes."}
+    assert [entry.points(answers[entry.prompt], Scorer.EXACT) for entry in golden] == [1, 1]
 
 
 @pytest.mark.parametrize(
     ("line", "scorer", "problem"),
     [
-        ('{"prompt": "p", "scorer": "json_schema"}', "exact", "golden.jsonl:1: schema: found nothing; expected a JSON"),
-        ('{"prompt": "p"}', "json_schema", "golden.jsonl:1: schema: found nothing"),
-        ('{"prompt": "p", "expected": "x", "schema": {}}', "exact", "golden.jsonl:1: expected: found 'x'"),
-        (
-            '{"prompt": "p", "expected": "x", "schema": {}, "scorer": "f1"}',
-            "exact",
-            "golden.jsonl:1: schema: found a schema for the scorer f1",
-        ),
-        ('{"prompt": "p", "schema": {"type": "objekt"}}', "exact", 'golden.jsonl:1: schema: found "objekt"'),
-        ('{"prompt": "p", "schema": {"$ref": "http://127.0.0.1:9/s"}}', "exact", "golden.jsonl:1: schema: found"),
-        ('{"prompt": "p", "schema": {"$ref": "file:///etc/hosts"}}', "exact", "golden.jsonl:1: schema: found"),
         ('{"prompt": "p", "expected": "four"}', "numeric", "golden.jsonl:1: expected: found 'four'"),
         ('{"prompt": "p", "expected": "nan", "scorer": "numeric"}', "exact", "a number for the numeric scorer"),
-        ('{"prompt": "p", "expected": "x", "scorer": "bleu"}', "exact", "'exact', 'numeric', 'f1' or 'json_schema'"),
-        ('{"prompt": "p", "expected": ""}', "f1", "golden.jsonl:1: expected: found nothing"),
+        ('{"prompt": "p", "expected": "x", "scorer": "bleu"}', "exact", "'exact', 'numeric' or 'f1'"),
+        ('{"prompt": "p", "expected": ""}', "f1", "golden.jsonl:1: expected: found ''"),
     ],
 )
 def test_a_line_that_its_scorer_cannot_use_is_refused(tmp_path: Path, line: str, scorer: str, problem: str) -> None:

@@ -87,12 +87,6 @@ def test_an_engine_that_takes_a_new_role_does_not_bring_its_past() -> None:
         assert batch.missing["stable ttft of unknown age"].startswith("300 ")
 
 
-def test_an_engine_that_goes_back_to_its_old_role_brings_nothing_of_between() -> None:
-    engine = an_engine("e", CANARY, np.arange(1, 600), roles=((0.0, "canary"), (300.0, "previous"), (340.0, "canary")))
-    batch = Fleet([engine]).batch(STABLE, CANARY, 290, 400)
-    assert times(batch, ArmName.CANARY) == 8 + 60
-
-
 @pytest.mark.parametrize("knows_starts", [True, False])
 def test_a_process_that_starts_within_the_window_began_at_zero(knows_starts: bool) -> None:
     engine = an_engine("e", CANARY, np.arange(101, 200), started=100.5)
@@ -201,12 +195,6 @@ def test_a_series_without_its_own_label_is_told() -> None:
         ]
     )
     assert "histogram" in spoilt(TTFT + BUCKET, 1.0, {"role": "canary", "le": "+Inf"}, drop="le").missing["ttft"]
-
-
-def test_nothing_at_all_is_two_missing_arms_and_no_zero() -> None:
-    batch = Fleet().batch(STABLE, CANARY, 10, 30)
-    assert batch.arms == ()
-    assert set(batch.missing) == {"requests", "ttft", "itl", "e2e"}
 
 
 def test_what_is_counted_is_what_happened() -> None:

@@ -151,11 +151,6 @@ def test_the_whole_past_is_learnt_in_windows_that_touch_the_oldest_first() -> No
     assert all(later[0] == earlier[1] for later, earlier in pairwise(source.windows))
 
 
-def test_only_stable_is_learnt() -> None:
-    past = baseline_of(feed(Begun(since=NOW - PAST)), NOW)
-    assert {pod.arm for batch in past for pod in batch.arms} == {ArmName.STABLE}
-
-
 def test_what_was_before_the_first_request_is_not_asked_for_long() -> None:
     source = Begun(since=NOW - 4 * WINDOW)
     assert len(baseline_of(feed(source), NOW)) == 4
@@ -174,3 +169,8 @@ def test_a_source_that_is_gone_or_forgot_leaves_what_was_found() -> None:
     gone.gone = True
     assert baseline_of(feed(gone), NOW) == []
     assert len(baseline_of(feed(Begun(since=NOW - PAST, kept_since=NOW - 3 * WINDOW)), NOW)) == 3
+
+
+def test_only_stable_is_learnt() -> None:
+    past = baseline_of(feed(Begun(since=NOW - PAST)), NOW)
+    assert {pod.arm for batch in past for pod in batch.arms} == {ArmName.STABLE}

@@ -11,7 +11,7 @@ from fakes.delivery.world import a_spec
 
 from pipelines.events.state import seconds_left, state_of
 from pipelines.plan import gates
-from pipelines.plan.gates import OFFLINE, budget_shares
+from pipelines.plan.gates import budget_shares
 from pipelines.run.regions import both_arms
 from pipelines.spec.delivery import Delivery
 from rollouts.model import RegionPhase, RegionState
@@ -35,7 +35,7 @@ def test_all_parts_together_are_the_budget_and_no_more(waves: str, without: dict
 
 def test_the_golden_set_and_all_bakes_get_a_tenth_each() -> None:
     parts = budget_shares(laid_out("[[a, b], [c], [d]]", {}))
-    assert parts[OFFLINE] == pytest.approx(0.1)
+    assert parts["offline"] == pytest.approx(0.1)
     # The last wave has no champion left to be compared with.
     bakes = {name: part for name, part in parts.items() if name.startswith("bake@")}
     assert set(bakes) == {"bake@1/a", "bake@1/b", "bake@2/c"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gates.analyses.agreement import AgreementGate
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import parse_spec
 
@@ -48,6 +49,7 @@ def test_a_share_may_be_written_with_its_percent_sign_anywhere(
     spec = read(text)
     assert spec.shadow
     assert spec.canary
-    assert spec.gates.agreement
-    assert (spec.shadow.percent, spec.canary.weights, spec.gates.agreement.min_similarity) == (100, (5, 25, 50), 0.6)
+    agreement = spec.gates.only(AgreementGate)
+    assert agreement
+    assert (spec.shadow.percent, spec.canary.weights, agreement.min_similarity) == (100, (5, 25, 50), 0.6)
     assert (spec.approvals[0].weight, spec.slos[0].objective) == (25, 99.9)

@@ -90,7 +90,7 @@ def test_one_arm_without_its_counter_is_missing_and_not_zero() -> None:
     arms = (ArmKey(region="eu", role="stable", version="1"), ArmKey(region="eu", role="canary", version="2"))
     batch = source.batch(*arms, datetime.fromtimestamp(0), datetime.fromtimestamp(10))
     assert [pod.arm for pod in batch.ratios["thumbs"]] == [ArmName.STABLE]
-    test = TrialsTest(gate, "thumbs", temper=True)
+    test = TrialsTest("thumbs", gate, temper=True)
     test.take(batch, 10)
     assert (test.seen, test.describe()) == (
         0,

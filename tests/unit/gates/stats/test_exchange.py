@@ -76,12 +76,6 @@ def test_the_mean_of_the_weights_is_scipys_partition(fine: int, failed: int, dat
     assert log_mean(weights, pool, np.float64(drawn))[0] == pytest.approx(partition, abs=2e-5)
 
 
-def test_equal_weights_say_nothing() -> None:
-    pool = np.array([3e6, 4e5, 100])
-    for drawn in (0.0, 1.0, 16.0, 17.0, 1e5, pool.sum() - 1, pool.sum()):
-        assert log_mean(np.zeros((2, 3)), pool, np.float64(drawn)) == pytest.approx([0, 0], abs=1e-9)
-
-
 @given(odds=st.floats(-4, 4), null=st.floats(-3, 3), better=st.floats(0, 2), pool=st.tuples(*[st.integers(1, 60)] * 2))
 def test_one_sided_nulls_keep_the_mean_below_one(
     odds: float, null: float, better: float, pool: tuple[int, int]
@@ -119,15 +113,6 @@ def test_cutting_a_scrape_at_random_is_a_fair_game(odds: float, drawn: tuple[int
     cut = np.add(cut, [log_mean(log_h, (pool - part).astype(np.float64), np.float64(drawn[1])) for part in parts])
     ratio = np.exp(cut[:, 0] - log_mean(log_h, pool.astype(np.float64), np.float64(sum(drawn)))[0])
     assert float(chance @ ratio) == pytest.approx(1, abs=1e-9)
-
-
-def test_many_run_side_by_side_as_each_alone() -> None:
-    rng = np.random.default_rng(3)
-    canary, stable = rng.poisson(4, (7, 5)).astype(np.float64), rng.poisson(60, (7, 5)).astype(np.float64)
-    log_h = rng.normal(0, 0.4, (7, 3, 5))
-    together = log_e(log_h, canary, canary + stable)
-    alone = [log_e(log_h[run], canary[run], canary[run] + stable[run]) for run in range(7)]
-    assert together == pytest.approx(np.asarray(alone), abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -128,15 +128,6 @@ def test_argo_rollouts_endures_a_judge_or_a_prometheus_that_is_away_for_a_while(
     assert ground.refused[-1] == "/v1/verdict: 400: stable and canary: found '6' twice; expected two versions"
 
 
-def test_both_templates_are_asked_with_what_the_strategy_gives() -> None:
-    strategy = yaml.safe_load((EXAMPLES / "argo-rollouts/strategy.yaml").read_text())["strategy"]["canary"]
-    asked = [strategy["analysis"], *(step["analysis"] for step in strategy["steps"] if "analysis" in step)]
-    for analysis in asked:
-        (used,) = analysis["templates"]
-        wanted = {arg["name"] for arg in template(used["templateName"])["spec"]["args"] if "valueFrom" not in arg}
-        assert {arg["name"] for arg in analysis["args"]} == wanted
-
-
 def test_flagger_promotes_what_is_proven() -> None:
     ground = Ground("flagger")
     ground.serve(failed=0, canary="support-llm")
@@ -248,3 +239,12 @@ def test_who_does_not_know_the_token_learns_nothing() -> None:
     for path in ("/v1/verdict", "/metrics"):
         assert unknown.get(path, params=ASKED).status_code == 401
     assert unknown.get("/healthz").json() == {"status": "ok"}
+
+
+def test_both_templates_are_asked_with_what_the_strategy_gives() -> None:
+    strategy = yaml.safe_load((EXAMPLES / "argo-rollouts/strategy.yaml").read_text())["strategy"]["canary"]
+    asked = [strategy["analysis"], *(step["analysis"] for step in strategy["steps"] if "analysis" in step)]
+    for analysis in asked:
+        (used,) = analysis["templates"]
+        wanted = {arg["name"] for arg in template(used["templateName"])["spec"]["args"] if "valueFrom" not in arg}
+        assert {arg["name"] for arg in analysis["args"]} == wanted

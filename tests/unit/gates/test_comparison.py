@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from gates.analyses.agreement import AgreementGate
-from gates.analyses.quality import QualityGate
 from gates.answers.golden import GoldenPrompt
 from gates.comparison import AnsweredPair, EndpointComparison, comparison_plan
 from gates.judge.spec import JudgeGate
-from gates.model import EngineReply, GateOutcome
+from gates.model import ChatAnswer, GateOutcome
 from gates.reports.gate_file import GateFile
 from gates.spec import Gates
 from tidegate.core.spec import parse_spec
@@ -15,11 +14,11 @@ from tidegate.core.spec import parse_spec
 GOLDEN = [GoldenPrompt(prompt=f"What is {number}?", expected=f"number {number}") for number in range(40)]
 
 
-def reply(text: str, *, ttft: float = 0.2) -> EngineReply:
-    return EngineReply(text=text, finish_reason="stop", output_tokens=4, ttft_seconds=ttft)
+def reply(text: str, *, ttft: float = 0.2) -> ChatAnswer:
+    return ChatAnswer(text=text, finish_reason="stop", output_tokens=4, ttft_seconds=ttft)
 
 
-def pair(number: int, stable: EngineReply | None, canary: EngineReply | None) -> AnsweredPair:
+def pair(number: int, stable: ChatAnswer | None, canary: ChatAnswer | None) -> AnsweredPair:
     return AnsweredPair(time=1000.0 + number, prompt=GOLDEN[number % len(GOLDEN)].prompt, stable=stable, canary=canary)
 
 
@@ -51,14 +50,13 @@ def test_answers_that_do_not_come_are_errors_of_the_canary_and_no_score() -> Non
         comparison.take(pair(number, reply(f"number {number % len(GOLDEN)}"), None))
     found = outcomes(comparison)
     assert (found["errors"], found["quality"]) == (GateOutcome.FAIL, GateOutcome.INCONCLUSIVE)
-    assert comparison.unanswered == 60
 
 
 def test_it_ends_when_no_open_gate_can_change() -> None:
     """Quality is settled once the set is asked whole, and a judge is asked once about each prompt."""
-    wanted = Gates(quality=QualityGate(), judge=JudgeGate(endpoint="http://127.0.0.1:9/v1", model="big"))
+    wanted = Gates.model_validate({"quality": {}, "judge": {"endpoint": "http://127.0.0.1:9/v1", "model": "big"}})
     plan = comparison_plan("two", wanted)
-    assert plan.judge == wanted.judge
+    assert plan.judge == wanted.only(JudgeGate)
     comparison = EndpointComparison(plan, GOLDEN)
     for number in range(len(GOLDEN)):
         assert not comparison.decided
