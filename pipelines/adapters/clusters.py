@@ -79,9 +79,8 @@ def cluster_fleet(
     `arms` are addresses of single arms that the spec does not have.
     """
     there, found = fleet.regions[region], arms or {}
-    prometheus = there.prometheus
+    prometheus, labels = there.prometheus, {"service": spec.metadata.name, "region": region}
     label = fleet.label if isinstance(fleet, RouteFleetSpec) else POD_HASH
-    labels = {"service": spec.metadata.name, "region": region}
 
     def served(series_of: Callable[[str], str | None]) -> Count:
         # Not above: it brings half of what a rollback would load before it sends its first request.

@@ -239,8 +239,7 @@ def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
     """Builds the engine where its accelerator is, then pushes the image from the same disk and marks the version."""
     engine = blueprint.spec.engine
     if not isinstance(blueprint.fleet, ArgoFleetSpec):
-        found = f"a fleet of kind {blueprint.fleet.kind} whose pods are others', which says no node for a build"
-        raise UsageError(f"workflow.build: found {found}; expected no `build`, or a fleet that tidegate renders")
+        raise UsageError("workflow.build: found a fleet of others, which says no node for it; expected no `build`")
     # As for an engine that serves: a build wants the same nodes and the same accelerators.
     release = Release(
         delivery=blueprint.name,
