@@ -28,8 +28,7 @@ from pipelines.views.notifications import (
     deliver_message,
 )
 from rollouts.adapters.prometheus_query import PrometheusQuery
-from rollouts.doctor.diagnosis import diagnose
-from rollouts.doctor.gather import required_access
+from rollouts.doctor.diagnosis import diagnose, required_access
 from rollouts.doctor.model import DiagnosisTarget, EvidenceQuery, Finding, ScrapeInterval, Severity
 from rollouts.errors import Unfit
 from rollouts.manifests.manifest import Release
@@ -87,7 +86,7 @@ async def _check(spec: Delivery, fleet: ArgoFleetSpec, release: Release, control
     try:
         async with cluster_client(there.context, fleet.namespace) as cluster:
             return RegionCheck(
-                findings=await diagnose(cluster, PrometheusQuery(there.prometheus), target, SystemClock())
+                findings=await diagnose(cluster, PrometheusQuery(there.prometheus).ask, target, SystemClock())
             )
     except TidegateError as error:
         return RegionCheck(problem=str(error))

@@ -104,11 +104,7 @@ class RegionReading(Value):
         Raises:
             NotPossible: when there is no canary to take them.
         """
-        # Taking users away from a canary is always possible, also from one that is dead.
-        if weight:
-            self._trial(f"shift {weight} % of users to")
-        require_percent(weight)
-        return self.split.model_copy(update={"weight": weight})
+        return self._given("weight", weight, f"shift {weight} % of users to")
 
     def mirrored(self, percent: int) -> RegionSplit:
         """That percent of requests copied to the canary.
@@ -116,10 +112,14 @@ class RegionReading(Value):
         Raises:
             NotPossible: when there is no canary to take them.
         """
+        return self._given("mirror", percent, f"mirror {percent} % of requests to")
+
+    def _given(self, share: str, percent: int, operation: str) -> RegionSplit:
+        # Taking users away from a canary is always possible, also from one that is dead.
         if percent:
-            self._trial(f"mirror {percent} % of requests to")
+            self._trial(operation)
         require_percent(percent)
-        return self.split.model_copy(update={"mirror": percent})
+        return self.split.model_copy(update={share: percent})
 
     def rolled_back(self, to: str | None) -> RegionSplit:
         """All users on version `to`, which is the stable one (None) or the one before it.
@@ -158,7 +158,10 @@ class RegionReading(Value):
 
     def state(self, region: str, entry: str) -> RegionState:
         """The region as an outsider sees it."""
-        seen = {role: _arm(role, self.engine(version)) for role, version in self.split.versions.items()}
+        seen = dict[Role, EngineSet]()
+        for role, version in self.split.versions.items():
+            problem = None if (engine := self.engine(version)).ready else engine.problem or "it died without a word"
+            seen[role] = EngineSet(**engine.model_dump(exclude={"problem"}), role=role, problem=problem)
         problems = [] if self.entry_up else ["the proxy is down"]
         problems += [f"{arm.role} (version {arm.version}) is down" for arm in seen.values() if not arm.ready]
         if self.split.stable is None:
@@ -181,11 +184,6 @@ class RegionReading(Value):
             mirror=self.split.mirror,
             problem="; ".join(problems) or None,
         )
-
-
-def _arm(role: Role, which: ServingVersion) -> EngineSet:
-    problem = None if which.ready else which.problem or "it died without a word"
-    return EngineSet(**which.model_dump(exclude={"problem"}), role=role, problem=problem)
 
 
 class BaseFleet(ABC):

@@ -11,7 +11,7 @@ from rollouts.argo.model import Rollout, pause_points
 from rollouts.cluster.reference import argument_place, with_workload
 from rollouts.errors import NotFound
 from rollouts.kube.client import KubeClient
-from rollouts.kube.objects import at, containers_of
+from rollouts.kube.objects import at, containers_of, labels_of
 from rollouts.kube.resources import (
     ANALYSIS_TEMPLATES,
     DEPLOYMENTS,
@@ -136,7 +136,7 @@ async def drafted_from_route(
         there = "; ".join(", ".join(rule) or "none" for rule in rules)
         raise UsageError(f"HTTPRoute {route}: found backends {there}; expected rules that share the same two")
     (backends,) = pairs.values()
-    running = (await cluster.list(DEPLOYMENTS)).items
+    running = await cluster.list(DEPLOYMENTS)
     pods = {backend: await _pods_of(cluster, ref, running) for backend, ref in backends.items()}
     label = await _told_apart_by(cluster, *(labels for labels, _ in pods.values()))
     peers, serving = dict[str, Json](), dict[str, Any]()
@@ -159,7 +159,7 @@ async def _pods_of(cluster: KubeClient, ref: Json, running: Sequence[Json]) -> t
     pool = ref.get("kind") == INFERENCE_POOLS.kind
     live = await cluster.find(INFERENCE_POOLS if pool else SERVICES, str(ref["name"]))
     wanted: Json = at(live, "spec", "selector", *(["matchLabels"] if pool else []), default={})
-    labels = [(_pod_labels(each), each) for each in running if wanted]
+    labels = [(labels_of(at(each, "spec", "template", default={})), each) for each in running if wanted]
     found = [(has, each) for has, each in labels if wanted.items() <= has.items()]
     return found[0] if len(found) == 1 else (wanted, None)
 
@@ -180,15 +180,10 @@ def _spec(fleet: Json, context: str, place: Json, serving: Json, *, weights: Seq
     )
 
 
-def _pod_labels(workload: Json) -> Mapping[str, str]:
-    found: Mapping[str, str] = at(workload, "spec", "template", "metadata", "labels", default={})
-    return found
-
-
 async def _told_apart_by(cluster: KubeClient, one: Mapping[str, str], other: Mapping[str, str]) -> str:
     """The label of pods that a PodMonitor brings into their series, and that differs; empty where none does."""
     with suppress(NotFound):
-        for monitor in (await cluster.list(POD_MONITORS)).items:
+        for monitor in await cluster.list(POD_MONITORS):
             for label in at(monitor, "spec", "podTargetLabels", default=[]):
                 if label in one and label in other and one[label] != other[label]:
                     return str(label)

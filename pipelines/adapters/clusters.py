@@ -24,7 +24,7 @@ from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds
 from rollouts.cluster.region import AnyRegion
 from rollouts.cluster.route import RouteFleet
-from rollouts.cluster.traffic_verification import RequestCounter
+from rollouts.cluster.traffic_verification import Count
 from rollouts.errors import Unfit, Unreachable
 from rollouts.kube.client import RETRY_SECONDS, KubeClient, connect
 from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
@@ -79,17 +79,16 @@ def cluster_fleet(
     `arms` are addresses of single arms that the spec does not have.
     """
     there, found = fleet.regions[region], arms or {}
-    prometheus = there.prometheus
+    prometheus, labels = there.prometheus, {"service": spec.metadata.name, "region": region}
     label = fleet.label if isinstance(fleet, RouteFleetSpec) else POD_HASH
-    labels = {"service": spec.metadata.name, "region": region}
 
-    def served(series_of: Callable[[str], str | None]) -> RequestCounter:
+    def served(series_of: Callable[[str], str | None]) -> Count:
         # Not above: it brings half of what a rollback would load before it sends its first request.
         from pipelines.adapters.series import ServedByPrometheus
 
         if isinstance(fleet, ArgoFleetSpec):
-            return ServedByPrometheus(prometheus, lambda version: {**labels, "version": version})
-        return ServedByPrometheus(prometheus, lambda version: {label: series_of(version) or NO_SERIES})
+            return ServedByPrometheus(prometheus, lambda version: {**labels, "version": version}).served
+        return ServedByPrometheus(prometheus, lambda version: {label: series_of(version) or NO_SERIES}).served
 
     # As long as a rendered Rollout itself waits for progress: the one who gives up first says why.
     start = fleet.pod.ready_within if isinstance(fleet, ArgoFleetSpec) else fleet.engine_starts_within

@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 5
 
 
 class ServedByPrometheus:
-    """A `RequestCounter`: what engines themselves counted, copies and probes included."""
+    """What engines themselves counted, copies and probes included."""
 
     def __init__(self, at: str | PrometheusEndpoint, labels: Callable[[str], Mapping[str, str]]) -> None:
         """`at` is Prometheus' own address, `labels` those of a version's series; nothing is asked yet."""

@@ -39,8 +39,8 @@ def customization_conflicts(spec: Delivery, trust: Trust) -> Iterator[SpecConfli
         except UsageError:
             # What cannot be rendered is wrong elsewhere, and told there.
             return
-        found = apply_patches(fleet.patches, objects)
-        if conflicts := (*found.conflicts, *_not_allowed(fleet.patches, objects, trust)):
+        _, found = apply_patches(fleet.patches, objects)
+        if conflicts := (*found, *_not_allowed(fleet.patches, objects, trust)):
             yield from (replace(each, where=("fleet", "patches", *each.where)) for each in conflicts)
             return
         seen += objects
@@ -55,7 +55,7 @@ def _not_allowed(patches: Sequence[PatchSpec], objects: Sequence[Json], trust: T
     secrets = {secret for each in objects for secret in _secrets(each)} | {*trust.spec.secrets}
     for place in range(len(patches)):
         # After those before it, which it may stand on; the first that brings something is named.
-        for each in apply_patches(patches[: place + 1], objects).objects:
+        for each in apply_patches(patches[: place + 1], objects)[0]:
             for image in _images(each):
                 if image not in images and repositories and not re.match(images_from(repositories), image):
                     expected = f"an image by digest from {', '.join(repositories)}, as `engines.images` of trust.yaml"

@@ -89,8 +89,8 @@ class WorkflowStarter:
 
     async def runs(self, entry: QueuedRequest) -> bool:
         # By version, not by name: this also finds one whose name was never written down, because a process died.
-        listed = await self._client.list(WORKFLOWS, labels=f"{DELIVERY}={self._template}")
-        return any(_version(each) == entry.request.version and not is_over(each) for each in listed.items)
+        found = await self._client.list(WORKFLOWS, labels=f"{DELIVERY}={self._template}")
+        return any(_version(each) == entry.request.version and not is_over(each) for each in found)
 
     def last_words(self, entry: QueuedRequest) -> str:
         return f"see {entry.run}" if entry.run else ""

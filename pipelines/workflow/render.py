@@ -16,7 +16,6 @@ from pipelines.spec.workflow import account_of
 from pipelines.workflow import model as names
 from pipelines.workflow.model import WorkflowInput
 from pipelines.workflow.template import workflow_template
-from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -27,6 +26,7 @@ from rollouts.kube.resources import (
     ROLES,
     SERVICE_ACCOUNTS,
     WORKFLOWS,
+    Resource,
 )
 from rollouts.manifests.admission import CONTAINERS, HOST, cel, policy_and_binding, user_of
 from rollouts.manifests.conventions import cluster_wide, driver

@@ -22,9 +22,9 @@ from pipelines.workflow import model as names
 from pipelines.workflow.model import WorkflowInput
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.capacity import gpu_amount, scheduling
-from rollouts.manifests.spec import ClusterFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
 from tidegate.core.access import SECRETS_FOLDER
-from tidegate.core.errors import ExitCode
+from tidegate.core.errors import ExitCode, UsageError
 from tidegate.core.model import Json
 from tidegate.core.names import DELIVERY, MANAGED_BY, config_map_key, object_name
 from tidegate.core.units import format_duration
@@ -238,6 +238,8 @@ def closure(blueprint: WorkflowInput) -> Container:
 def building(blueprint: WorkflowInput, build: BuildSpec) -> Container:
     """Builds the engine where its accelerator is, then pushes the image from the same disk and marks the version."""
     engine = blueprint.spec.engine
+    if not isinstance(blueprint.fleet, ArgoFleetSpec):
+        raise UsageError("workflow.build: found a fleet of others, which says no node for it; expected no `build`")
     # As for an engine that serves: a build wants the same nodes and the same accelerators.
     release = Release(
         delivery=blueprint.name,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from rollouts.adapters import process, sockets
@@ -49,14 +47,13 @@ log = logging.getLogger(__name__)
 class EngineProcess:
     """A `RunningEngine`: one process that listens on the loopback."""
 
-    def __init__(self, engine: Engine, port: int, child: ChildProcess, http: Http, release: Callable[[], None]) -> None:
-        """`child` is the process as it was started, healthy or not yet; `release` gives its place here back."""
+    def __init__(self, engine: Engine, port: int, child: ChildProcess, http: Http) -> None:
+        """`child` is the process as it was started, healthy or not yet."""
         self.engine = engine
         self.port = port
         self.url = f"http://{LOOPBACK}:{port}"
         self.child = child
         self._http = http
-        self._release = release
 
     @property
     def alive(self) -> bool:
@@ -76,14 +73,10 @@ class EngineProcess:
         return int(sum(float(count) for count in _BUSY.findall(reply.text)))
 
     async def stop(self) -> None:
-        try:
-            await self.child.stop(grace_seconds=STOP_SECONDS)
-        finally:
-            self._release()
+        await self.child.stop(grace_seconds=STOP_SECONDS)
 
     async def abandon(self) -> None:
         self.child.kill()
-        self._release()
 
     async def warm_up(self) -> None:
         """Ask a few short things, so that no user meets the slowness of first requests.
@@ -155,26 +148,25 @@ class EngineProcesses:
         self._admission, self._clock, self._start_seconds = admission, clock, start_seconds
 
     async def start(self, engine: Engine, *, port: int | None = None, log_file: Path | None = None) -> EngineProcess:
-        # Before the process is there: two regions that start at once must not both see the same free memory.
-        ticket = self._admission.admit(engine)
-        begun, port = self._clock.monotonic(), port or sockets.free_port()
-        started = f"{self._clock.now():%Y%m%dT%H%M%S%f}"
-        child = process.start(
-            [part.replace(PORT, str(port)).replace(REGION, self._region) for part in engine.command],
-            kind=Child.ENGINE,
-            log=log_file or self._logs / f"{self._region}-{engine.version}-{started}.log",
-            workdir=Path(engine.workdir),
-            environment=engine.environment,
-        )
-        running = EngineProcess(engine, port, child, self._http, partial(self._admission.release, ticket))
-        try:
-            await running.until_healthy(self._clock, self._start_seconds)
-            await running.warm_up()
-        except BaseException:
-            # Cancelled or failed: an engine that is unknown must not stay.
-            await running.abandon()
-            raise
-        # Only now: while it loads, the machine's numbers show less than it will need.
-        ticket.settled = True
+        # From before the process is there: two regions that start at once must not both see the same free memory. Until
+        # it is ready: while it loads, the machine's numbers show less than it will need.
+        with self._admission.starting(engine):
+            begun, port = self._clock.monotonic(), port or sockets.free_port()
+            started = f"{self._clock.now():%Y%m%dT%H%M%S%f}"
+            child = process.start(
+                [part.replace(PORT, str(port)).replace(REGION, self._region) for part in engine.command],
+                kind=Child.ENGINE,
+                log=log_file or self._logs / f"{self._region}-{engine.version}-{started}.log",
+                workdir=Path(engine.workdir),
+                environment=engine.environment,
+            )
+            running = EngineProcess(engine, port, child, self._http)
+            try:
+                await running.until_healthy(self._clock, self._start_seconds)
+                await running.warm_up()
+            except BaseException:
+                # Cancelled or failed: an engine that is unknown must not stay.
+                await running.abandon()
+                raise
         log.info("%s: version %s is ready after %.1f s", self._region, engine.version, self._clock.monotonic() - begun)
         return running

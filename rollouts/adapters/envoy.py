@@ -20,7 +20,7 @@ from rollouts.base import RegionSplit
 from rollouts.errors import FleetError, Unreachable
 from rollouts.local import xds
 from rollouts.local.locks import replace_json
-from rollouts.local.xds import LOOPBACK, Upstream
+from rollouts.local.xds import LOOPBACK
 from tidegate.core.adapters.extras import not_installed
 from tidegate.core.children import Child
 from tidegate.core.errors import Refused
@@ -61,7 +61,7 @@ class Envoy:
         self._http = Http(self.admin)
         self._generation = itertools.count(1)
         # Every cluster that Envoy has been told of and not yet been told to forget.
-        self._known: dict[str, Upstream] = {}
+        self._known: dict[str, int] = {}
         # Those that a route may name: of a swap that was not confirmed, the routes before it too.
         self._routed: set[str] = set()
         self._child: ChildProcess | None = None
@@ -109,7 +109,7 @@ class Envoy:
         if not self.alive:
             await self.restart()
         # Clusters first: a route that names one that Envoy does not have yet would answer 503.
-        fresh = {upstream.cluster: upstream for upstream in xds.upstreams(split, ports)}
+        fresh = xds.clusters_of(split, ports)
         if not fresh.items() <= self._known.items():
             self._known |= fresh
             self._write_clusters()
@@ -127,7 +127,7 @@ class Envoy:
         # A cluster that is forgotten takes its counters along, and what is in flight is not counted yet.
         idle = [name for name in self._known if name not in self._routed and await self._in_flight(name) == 0]
         if idle:
-            self._known = {name: upstream for name, upstream in self._known.items() if name not in idle}
+            self._known = {name: port for name, port in self._known.items() if name not in idle}
             self._write_clusters()
 
     async def active(self, version: str) -> int:
@@ -140,7 +140,7 @@ class Envoy:
         self._exits.close()
 
     def _write_clusters(self) -> None:
-        response = xds.clusters(self._known.values(), generation=str(next(self._generation)))
+        response = xds.clusters(self._known, generation=str(next(self._generation)))
         replace_json(self._folder / xds.CLUSTERS_FILE, response)
 
     def _write_routes(self, split: RegionSplit) -> str:
@@ -175,7 +175,7 @@ class Envoy:
         for cluster in (config["cluster"] for config in reply.json().get("configs", ())):
             (endpoint,) = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
             seen.add((cluster["name"], endpoint["endpoint"]["address"]["socket_address"]["port_value"]))
-        return {(name, upstream.port) for name, upstream in self._known.items()} <= seen
+        return set(self._known.items()) <= seen
 
     async def _routes_generation(self) -> str | None:
         reply = await self._http.get(f"{_ADMIN}/config_dump?resource=dynamic_route_configs")

@@ -186,16 +186,13 @@ class FleetHost:
 
 
 async def start(state: Path, regions: Mapping[str, int | None], *, owned: bool) -> FleetHost:
-    """Start a fleet host and return when it can be asked.
+    """Start a fleet host for that state folder and return when it can be asked.
 
-    Args:
-        state: the state folder.
-        regions: their names, each with its users' port, or None for a free one.
-        owned: whether it ends, in good order, when this process ends in any way; else it lives on.
+    `regions` are their names, each with its users' port, or None for a free one. One that is `owned` ends, in good
+    order, when this process ends in any way; another lives on.
 
     Raises:
-        Refused: when a host runs here already.
-        Refused: when a port of `regions` is taken.
+        Refused: when a host runs here already, or a port of `regions` is taken.
         NotInstalled: when a package that the host needs is not there.
         OutsideError: when Prometheus is not there.
     """
@@ -243,9 +240,8 @@ async def _until_up(layout: Layout, child: ChildProcess) -> None:
 
 
 def _is_record_of(layout: Layout, child: ChildProcess) -> bool:
-    try:
+    with suppress(FileNotFoundError):
         pid = json.loads(layout.record.read_text(encoding="utf-8"))["pid"]
-    except FileNotFoundError:
-        return False
-    # An owned host runs below its guard.
-    return psutil.pid_exists(pid) and child.pid in (pid, psutil.Process(pid).ppid())
+        # An owned host runs below its guard.
+        return psutil.pid_exists(pid) and child.pid in (pid, psutil.Process(pid).ppid())
+    return False

@@ -18,11 +18,9 @@ from tidegate.core.errors import OutsideError
 
 @asynccontextmanager
 async def answering(port: int, problem: Callable[[], str]) -> AsyncIterator[int]:
-    """Listen on every address while the block lasts; gives the port.
+    """Listen on every address while the block lasts; gives the port, a free one for 0.
 
-    Args:
-        port: 0 takes a free one.
-        problem: why the process is of no use now, for `/readyz`; empty when it is.
+    `problem` says why the process is of no use now, for `/readyz`, and nothing when it is.
 
     Raises:
         OutsideError: the port is taken.

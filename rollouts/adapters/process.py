@@ -98,14 +98,9 @@ def start(
 ) -> ChildProcess:
     """Start `command` in a group of its own, which a Ctrl-C at the terminal does not reach.
 
-    Args:
-        command: the program and its arguments.
-        kind: says which of our variables it gets.
-        log: gets everything that it prints.
-        workdir: where it starts; here by default.
-        environment: added to those.
-        orphan_signal: what it gets when this process ends in any way: SIGKILL, which its whole family
-            gets, or SIGTERM. None lets it live on.
+    Its `kind` says which of our variables it gets, besides `environment`; `log` gets everything that it prints. When
+    this process ends in any way it gets `orphan_signal`: SIGKILL, which its whole family gets, or SIGTERM; None lets it
+    live on.
     """
     # -I and -S: the guard needs no packages, and must not run what a folder or the environment names.
     guard = [sys.executable, "-I", "-S", str(GUARD), str(int(orphan_signal)), str(os.getpid())] if orphan_signal else []

@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from rollouts.adapters import process, sockets
@@ -111,7 +112,6 @@ class PrometheusProcess:
             await self._child.stop(grace_seconds=STOP_SECONDS)
 
     async def _start(self) -> None:
-        program = binary()
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_json(self._targets_file, self._targets)
         replace_file(self._rules_file, self._rules)
@@ -120,7 +120,7 @@ class PrometheusProcess:
         replace_json(configuration, scrape_config.config(self._targets_file, self._rules_file))
         await self.stop()
         command = [
-            program,
+            binary(),
             f"--config.file={configuration}",
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--storage.tsdb.retention.time={RETENTION}",
@@ -137,7 +137,6 @@ class PrometheusProcess:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _is_ready(self) -> bool:
-        try:
+        with suppress(Unreachable):
             return (await self._http.get(f"{self.url}/-/ready")).is_success
-        except Unreachable:
-            return False
+        return False

@@ -11,7 +11,7 @@ TIMEOUT_SECONDS = 10.0
 
 
 class PrometheusQuery:
-    """A `PrometheusReader` of the doctor."""
+    """A Prometheus that the doctor asks."""
 
     def __init__(self, at: str | PrometheusEndpoint) -> None:
         """`at` is Prometheus' own address, with a path where it is behind one; nothing is asked yet."""

@@ -80,11 +80,7 @@ async def forwarding(cluster: KubeClient, services: Collection[str]) -> AsyncIte
 async def _begun(
     cluster: KubeClient, method: str, path: str, headers: Mapping[str, str], content: bytes
 ) -> tuple[httpx.Response, AsyncIterator[bytes]]:
-    """An answer, of which the first piece is there, and all its pieces.
-
-    Raises:
-        FleetError: the API server was not reached, or broke every one off.
-    """
+    """An answer, of which the first piece is there, and all its pieces."""
     why = ""
     for attempt in range(1, TRIES + 1):
         try:

@@ -18,19 +18,16 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rollouts.argo.model import Rollout, replica_set_of
-from rollouts.argo.state import is_abort_confirmed, is_pause_stale, likely_cause, waiting_for_controller
-from rollouts.errors import ApiError, Conflict, FleetError, Invalid, NotConfirmed, NotPossible, Unreachable
+from rollouts.argo.model import Rollout, is_abort_confirmed, is_pause_stale, likely_cause, waiting_for_controller
+from rollouts.errors import FleetError, NotConfirmed, NotPossible
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import STRICT, PatchKind, Request, Resource
-from rollouts.kube.resources import ROLLOUTS
-from rollouts.kube.retry import Attempts, Backoff, RetryPolicy, time_left
+from rollouts.kube.resources import ROLLOUTS, STRICT, PatchKind, Request, Resource
+from rollouts.kube.retry import Attempts, Backoff, RetryPolicy, is_transient, time_left
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
 from tidegate.core.names import POD_TEMPLATE_HASH, WOKEN
@@ -52,17 +49,14 @@ INJECTED = "rollout.argoproj.io/ephemeral-metadata"
 
 log = logging.getLogger(__name__)
 
-Requests = tuple[Request, ...]
-"""In the order in which they are sent; none when all is as desired."""
-
-Decide = Callable[[Json], Requests]
-"""The requests for a Rollout in this state, none when nothing has to change."""
+Decide = Callable[[Json], Request | None]
+"""The request for a Rollout in this state, None when all is as desired."""
 
 Converged = Callable[[Json, Json], bool]
 """Whether an action had its effect, by the Rollout before and now; raises `NotPossible` when it was overtaken."""
 
 
-def promote_full(rollout: Json) -> Requests:
+def promote_full(rollout: Json) -> Request | None:
     """Past all steps, pauses and analyses; nothing when that was said already, or when it is the stable version.
 
     Raises:
@@ -70,13 +64,11 @@ def promote_full(rollout: Json) -> Requests:
     """
     ro = Rollout(rollout)
     _refuse_aborted(ro, "promote")
-    if ro.promoting_in_full and not ro.paused_by_spec:
-        return ()
-    # The plugin patches the status first; a controller that still sees `spec.paused` may then pause the step again.
-    return (*resume(rollout), *([_patch_status(ro, {"promoteFull": True})] if ro.in_progress else []))
+    goes = ro.in_progress and not ro.promoting_in_full
+    return _patch(ro, {"status": {"promoteFull": True}}, subresource="status") if goes else None
 
 
-def to_step(rollout: Json, index: int) -> Requests:
+def to_step(rollout: Json, index: int) -> Request | None:
     """To the step with this index, up or down; nothing when it is there.
 
     Takes its pause away together with the controller's memory of it: else a pause at the new step would count as one
@@ -95,12 +87,11 @@ def to_step(rollout: Json, index: int) -> Requests:
             f"{ro.name} is being promoted in full: its steps do not count any more",
             hint=f"wait for it: kubectl argo rollouts status {ro.name}",
         )
-    if ro.step_index == index:
-        return ()
-    return (_patch_status(ro, {"pauseConditions": None, "controllerPause": False, "currentStepIndex": index}),)
+    moved = {"pauseConditions": None, "controllerPause": False, "currentStepIndex": index}
+    return _patch(ro, {"status": moved}, subresource="status") if ro.step_index != index else None
 
 
-def abort(rollout: Json) -> Requests:
+def abort(rollout: Json) -> Request | None:
     """All users back to the stable version (`abort/abort.go`); nothing when it was aborted already.
 
     Raises:
@@ -109,7 +100,7 @@ def abort(rollout: Json) -> Requests:
     """
     ro = Rollout(rollout)
     if ro.aborted:
-        return ()
+        return None
     if not ro.stable_hash:
         raise NotPossible(
             f"{ro.name} was never promoted: there is no stable version to go back to",
@@ -118,30 +109,19 @@ def abort(rollout: Json) -> Requests:
     _require_progress(ro, "abort")
     # A controller that promotes in full forgets an abort (`rollout/canary.go`, `syncRolloutStatusCanary`).
     forgets = {"promoteFull": False} if ro.promoting_in_full else {}
-    return (_patch_status(ro, {"abort": True, **forgets}),)
+    return _patch(ro, {"status": {"abort": True, **forgets}}, subresource="status")
 
 
-def resume(rollout: Json) -> Requests:
+def resume(rollout: Json) -> Request | None:
     """Let go what a person holds by `spec.paused`; the pauses of steps stay."""
     ro = Rollout(rollout)
-    return (_patch(ro, {"spec": {"paused": False}}, PatchKind.MERGE),) if ro.paused_by_spec else ()
+    return _patch(ro, {"spec": {"paused": False}}) if ro.paused_by_spec else None
 
 
-def undo(rollout: Json, replica_sets: Sequence[Json], revision: int) -> list[Json]:
-    """The JSON patch to the pod template of an earlier revision, as of `undo/undo.go`; empty when it is there still.
-
-    Raises:
-        NotPossible: there is no such revision.
-    """
-    template = original_template(replica_set_of(rollout, replica_sets, revision))
-    if templates_match(rollout["spec"]["template"], template):
-        return []
-    return [{"op": "replace", "path": "/spec/template", "value": template}]
-
-
-def change(resource: Resource, live: Json, operations: Sequence[Json]) -> Requests:
-    """These operations of a JSON patch on a Rollout or its workload; nothing when there are none."""
-    return (_patch(Rollout(live), list(operations), PatchKind.JSON, resource=resource),) if operations else ()
+async def change(cluster: KubeClient, resource: Resource, live: Json, operations: list[Json]) -> None:
+    """Send these operations of a JSON patch on a Rollout or its workload; nothing when there are none."""
+    if operations:
+        await cluster.send(_patch(Rollout(live), operations, resource=resource))
 
 
 def original_template(replica_set: Json) -> Json:
@@ -176,25 +156,25 @@ def templates_match(now: object, desired: object) -> bool:
     return now == desired
 
 
-def _patch_status(ro: Rollout, status: Json) -> Request:
-    return _patch(ro, {"status": status}, PatchKind.MERGE, subresource="status")
-
-
 def _patch(
-    ro: Rollout, body: Json | list[Any], kind: PatchKind, *, subresource: str = "", resource: Resource = ROLLOUTS
+    ro: Rollout,
+    body: Json | list[Any],
+    *,
+    subresource: str = "",
+    resource: Resource = ROLLOUTS,
+    query: Mapping[str, str] = STRICT,
 ) -> Request:
-    held, namespace = _held(body, ro.resource_version), ro.metadata.get("namespace")
-    return Request("PATCH", resource, ro.name, namespace, subresource, patch=kind, body=held, query=STRICT)
-
-
-def _held(body: Json | list[Any] | None, resource_version: str) -> Json | list[Any] | None:
-    """The same patch, valid only while the object has this resource version."""
+    """Valid only while the object has the resource version that was read."""
+    held = {"resourceVersion": ro.resource_version}
     if isinstance(body, dict):
-        metadata = {**body.get("metadata", {}), "resourceVersion": resource_version}
-        return {"metadata": metadata, **{key: value for key, value in body.items() if key != "metadata"}}
-    # `replace` and not `test`: a failed test is a 422, and a resource version that is not the newest a 409.
-    lock = {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
-    return [lock, *(item for item in body or [] if item.get("path") != lock["path"])]
+        kind, body = PatchKind.MERGE, {"metadata": {}, **body}
+        body["metadata"] = body["metadata"] | held
+    else:
+        # `replace` and not `test`: a failed test is a 422, and a resource version that is not the newest a 409.
+        lock = {"op": "replace", "path": "/metadata/resourceVersion", "value": ro.resource_version}
+        kind, body = PatchKind.JSON, [lock, *body]
+    namespace = ro.metadata.get("namespace")
+    return Request("PATCH", resource, ro.name, namespace, subresource, patch=kind, body=body, query=query)
 
 
 def _require_progress(ro: Rollout, verb: str) -> None:
@@ -251,10 +231,10 @@ class RolloutClient:
             return
         self._allows(rollout)
         annotations = {WOKEN: self._clock.now().isoformat()}
-        woken = _patch(ro, {"metadata": {"annotations": annotations}}, PatchKind.MERGE)
+        woken = _patch(ro, {"metadata": {"annotations": annotations}}, query=STRICT | {"fieldManager": WAKER})
         self._since = now
         try:
-            written = await self._cluster.send(replace(woken, query=STRICT | {"fieldManager": WAKER}))
+            written = await self._cluster.send(woken)
         except FleetError as error:
             # Somebody else's write wakes it as well; whoever waits meets everything else.
             log.info("%s: its controller was not woken: %s", ro.name, error)
@@ -269,39 +249,33 @@ class RolloutClient:
         return "its controller had not reacted, and was woken by another write (Argo Rollouts up to 1.9.1 loses some)"
 
     async def _carry_out(self, decide: Decide, converged: Converged, trial: str | None) -> None:
-        """Decide and send until it is sent, then wait."""
-        attempts = self._retries.attempts()
+        """Decide and send until it is sent, then wait.
+
+        What was sent without an answer may have been done: it is decided again on what is there, and is nothing then.
+        """
+        attempts = Attempts(self._retries)
         rollout = before = await self._cluster.get(ROLLOUTS, self._name)
-        lost = False
         while True:
-            sent, version = list[Request](), ""
+            self._allows(rollout)
+            ro = Rollout(rollout)
+            if trial not in {None, ro.pod_hash}:
+                raise NotPossible(
+                    f"{ro.name} moved on: its version is {ro.pod_hash or 'none'}, and {trial} was meant",
+                    hint="the Rollout changed meanwhile: check its status and retry",
+                )
+            request = decide(rollout)
             try:
-                self._allows(rollout)
-                _require_version(Rollout(rollout), trial)
-                for request in decide(rollout):
-                    # Each after the first holds for the object as the one before left it.
-                    sent.append(replace(request, body=_held(request.body, version)) if sent else request)
-                    version = Rollout(await self._cluster.send(sent[-1])).resource_version
+                if request:
+                    await self._cluster.send(request)
                 break
-            except NotPossible:
-                # What was sent without an answer may have been done: then it is rightly not where it was expected.
-                if not (lost and converged(before, rollout)):
-                    raise
-                sent = []
-                break
-            except (Unreachable, ApiError) as error:
-                lost = lost or _may_be_done(error)
-                if not (isinstance(error, Conflict) or _may_be_done(error)) or not await attempts.pause():
+            except FleetError as error:
+                if not (is_transient(error) and await attempts.pause()):
                     raise
             rollout = await self._cluster.get(ROLLOUTS, self._name)
-        await self._wait(before, converged, attempts, sent=bool(sent))
+        await self._wait(before, converged, attempts, sent=request is not None)
 
     async def _wait(self, before: Json, converged: Converged, attempts: Attempts, *, sent: bool) -> None:
-        """Until the controller has processed what was sent; one that is silent is woken.
-
-        Raises:
-            NotConfirmed: it has not in time.
-        """
+        """Until the controller has processed what was sent; one that is silent is woken."""
         for looks in itertools.count(1):
             rollout = await self._cluster.get(ROLLOUTS, self._name)
             if converged(before, rollout):
@@ -316,25 +290,8 @@ class RolloutClient:
             await self._clock.sleep(min(BACKOFF.pause(looks, 1.0), left))
 
 
-def _require_version(ro: Rollout, trial: str | None) -> None:
-    if trial not in {None, ro.pod_hash}:
-        raise NotPossible(
-            f"{ro.name} moved on: its version is {ro.pod_hash or 'none'}, and {trial} was meant",
-            hint="the Rollout changed meanwhile: check its status and retry",
-        )
-
-
-def _may_be_done(error: ApiError | Unreachable) -> bool:
-    """Whether the write may have come about although no answer said so."""
-    return isinstance(error, Unreachable) or (error.status >= 500 and not isinstance(error, Invalid))
-
-
 def is_at_step(before: Json, now: Json, index: int) -> bool:
-    """After `to_step`: it is at the step, or has gone on from it.
-
-    Raises:
-        NotPossible: when it was aborted or replaced meanwhile.
-    """
+    """After `to_step`: it is at the step, or has gone on from it."""
     was, ro = _same_trial(before, now)
     if waiting_for_controller(now) or is_pause_stale(ro):
         return False
@@ -343,11 +300,7 @@ def is_at_step(before: Json, now: Json, index: int) -> bool:
 
 
 def is_past_all_steps(before: Json, now: Json) -> bool:
-    """After `promote_full`: no step and no pause holds it any more; its pods may still be coming up.
-
-    Raises:
-        NotPossible: when it was aborted or replaced meanwhile.
-    """
+    """After `promote_full`: no step and no pause holds it any more; its pods may still be coming up."""
     _, ro = _same_trial(before, now)
     if waiting_for_controller(now) or is_pause_stale(ro) or ro.paused_by_spec:
         return False

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from rollouts.argo.model import parse_time
 from rollouts.cluster.model import Place, annotation, guard_note
 from rollouts.errors import Conflict, FleetError, NotFound, NotTheCarrier
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import Resource
-from rollouts.kube.resources import LEASES
+from rollouts.kube.objects import time_at
+from rollouts.kube.resources import LEASES, Resource
 from rollouts.kube.retry import time_left
 from rollouts.manifests import conventions
 from rollouts.manifests.conventions import CARRIED_BY, CARRIED_FOR, CARRIER
@@ -82,7 +82,7 @@ def read_lease(found: Json) -> LeaseRecord:
     return LeaseRecord(
         token=str(spec.get("holderIdentity") or ""),
         number=int(spec.get("leaseTransitions") or 0),
-        renewed=parse_time(spec.get("renewTime")),
+        renewed=time_at(spec, "renewTime"),
         lasts=timedelta(seconds=int(spec.get("leaseDurationSeconds") or UNATTENDED_SECONDS)),
         who=annotation(found, CARRIED_BY),
         key=annotation(found, CARRIED_FOR),
@@ -100,19 +100,18 @@ async def seize(
     Raises:
         Conflict: somebody was faster.
     """
-    if found is not None:
-        return await cluster.replace(LEASES, taken_lease(found, carrier, now, above=above))
     labels = {**MANAGED_BY, DELIVERY: name}
     metadata = {"name": conventions.lease(name), "namespace": cluster.namespace, "labels": labels}
     bare: Json = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
-    return await cluster.create(LEASES, taken_lease(bare, carrier, now, above=above))
+    write = cluster.replace if found else cluster.create
+    return await write(LEASES, taken_lease(found or bare, carrier, now, above=above))
 
 
 def taken_lease(found: Json, carrier: Carrier, now: datetime, *, above: int = 0) -> Json:
     """The same Lease in the hands of `carrier`."""
     record, since, number = read_lease(found), now, 0
     if record.token == carrier.token:
-        since, number = parse_time((found.get("spec") or {}).get("acquireTime")) or now, record.number
+        since, number = time_at(found, "spec", "acquireTime") or now, record.number
     # A MicroTime always has six digits after the second.
     renewed, acquired = (moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for moment in (now, since))
     spec = {
@@ -232,15 +231,12 @@ class Fence:
                 self.allows(found)
                 if carrier_number(found) >= ours or self._config.foreign(found):
                     break
-                metadata = {
-                    "resourceVersion": found["metadata"]["resourceVersion"],
-                    "annotations": {CARRIER: str(ours)},
-                }
-                try:
-                    await self._cluster.patch(kind, name, {"metadata": metadata})
+                version, said = found["metadata"]["resourceVersion"], {CARRIER: str(ours)}
+                with suppress(Conflict):
+                    await self._cluster.patch(
+                        kind, name, {"metadata": {"resourceVersion": version, "annotations": said}}
+                    )
                     break
-                except Conflict:
-                    continue
 
     async def renew(self) -> None:
         """Say that we live. Where somebody took the Lease, nothing more is written here."""
@@ -279,12 +275,9 @@ class Fence:
         if self._lost or self._who.hands_on:
             return
         try:
-            ours = self._lease
-            if ours is None and self._who.continues:
-                # An earlier process of the delivery left it to us, which had nothing left to do here.
-                found = await self._found()
-                ours = found if found and read_lease(found).token == self._who.token else None
-            if ours is not None:
+            # An earlier process of the delivery may have left it to us, which had nothing left to do here.
+            ours = await self._found() if self._lease is None and self._who.continues else self._lease
+            if ours is not None and read_lease(ours).token == self._who.token:
                 await self._cluster.replace(LEASES, released_lease(ours))
         except FleetError as error:
             log.info("%s: its Lease runs out by itself: %s", self._config.region, error)
@@ -292,8 +285,7 @@ class Fence:
     async def holder(self) -> CarrierHeartbeat | None:
         """Who holds the Lease; None when nobody does."""
         found = await self._found()
-        record = read_lease(found) if found else None
-        if record is None or not record.token:
+        if found is None or not (record := read_lease(found)).token:
             return None
         who, seconds = record.who or record.token, record.lasts.total_seconds()
         return CarrierHeartbeat(who=who, heard=record.renewed, unattended_seconds=seconds, key=record.key)

@@ -12,16 +12,14 @@ from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 
-from rollouts.argo.model import replica_set_of
 from rollouts.cluster.carrier import Fence
 from rollouts.cluster.model import RegionConfig, launch_of, version_labels
 from rollouts.cluster.region import live_objects, refuse_foreign
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, Forbidden, Invalid, NotFound, NotPossible, NotTheCarrier, Overruled
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import at, is_ready, said, written
-from rollouts.kube.resources import PODS, ROLLOUTS, SERVICES, resource_of
+from rollouts.kube.resources import MANAGER, PODS, ROLLOUTS, SERVICES, resource_of
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import ATTEMPT, CARRIER, PREVIOUS, UNATTENDED
 from rollouts.manifests.ownership import foreign_object, last_writer, with_preserved_fields
@@ -37,30 +35,24 @@ KEPT = ("replicas", "paused", "restartAt")
 def is_deployed(snapshot: RegionSnapshot, engine: Engine) -> bool:
     """Whether that version is asked for already, as the stable one or on trial.
 
-    One that was rolled back is not: it needs another try. Nor is one that never came up, whose image may be new.
-
-    Raises:
-        NotPossible: when it is, with other files, from another image, or started in another way.
+    One that was rolled back is not: it needs another try. Nor is one that never came up, whose image may be new. It is
+    `NotPossible` with other files, from another image, or started in another way.
     """
     asked = snapshot.asked[:2] if snapshot.rollout and not snapshot.argo.aborted else None
     stable = (snapshot.stable.version, snapshot.stable.digest) if snapshot.stable else None
     known = [each for each in (asked, stable) if each and each[0] == engine.version]
-    again, hint = f"version {engine.version} is here already", "roll it back first, or register a new version"
-    if asked in known and stable and _image(snapshot) != engine.image:
-        raise NotPossible(f"{again}, from another image: {_image(snapshot)}", hint=hint)
-    if asked in known and stable and launch_of(snapshot.template) != engine.launch:
-        raise NotPossible(f"{again}, started with other arguments", hint="roll it back first: `tidegate rollback`")
+    again = f"version {engine.version} is here already"
+    if asked in known and stable and not _is_asked(snapshot, engine):
+        image, hint = _image(snapshot), "roll it back first, or register a new version"
+        how = "started with other arguments" if image == engine.image else f"from another image: {image}"
+        raise NotPossible(f"{again}, {how}", hint=hint)
     if any(digest != engine.digest for _, digest in known):
         raise NotPossible(f"{again}, with other files", hint="register a new version")
     return bool(known) and (stable is not None or _is_asked(snapshot, engine))
 
 
 def refuse_other_engine(snapshot: RegionSnapshot, engine: Engine) -> None:
-    """Be sure that what came up is what was asked for.
-
-    Raises:
-        Overruled: somebody changed its image or its arguments before the controller saw ours.
-    """
+    """Raise `Overruled` where somebody changed its image or its arguments before the controller saw ours."""
     if snapshot.asked[0] == engine.version and not _is_asked(snapshot, engine):
         who = last_writer(snapshot.rollout or {"metadata": {}}) or "somebody"
         raise Overruled(
@@ -76,12 +68,10 @@ def _is_asked(snapshot: RegionSnapshot, engine: Engine) -> bool:
 
 def engine_of(snapshot: RegionSnapshot, version: str) -> Engine | None:
     """What the region's ReplicaSets know of a version: its image and its files' digest; None when none has it."""
-    if snapshot.rollout is None:
-        return None
     which = next((each for each in snapshot.revisions if each.version == version), None)
     if which is None:
         return None
-    template = replica_set_of(snapshot.rollout, snapshot.replica_sets, which.number)["spec"]["template"]
+    template = which.replica_set["spec"]["template"]
     name, image = snapshot.argo.name, str(template["spec"]["containers"][0].get("image", ""))
     return Engine(version=version, digest=which.digest, model=name, image=image, launch=launch_of(template))
 
@@ -128,8 +118,8 @@ class ApplyTransaction:
     def __init__(self, config: RegionConfig, cluster: KubeClient, clock: Clock, *, fence: Fence) -> None:
         self._config, self._cluster, self._fence = config, cluster, fence
         self._retries = RetryPolicy(clock, seconds=PUT_BACK_SECONDS)
-        self._said: dict[str, tuple[Json, Json | None]] = {}
-        """By kind and name what was sent, whether an answer came or not, and what was there before."""
+        self._sent: dict[str, tuple[Json, Json | None]] = {}
+        """By kind and name what was sent, noted before, since an answer may be lost, and what was there at first."""
         self.committed = False
         """Whether all of it is applied."""
 
@@ -152,14 +142,14 @@ class ApplyTransaction:
             if live is not None:
                 await self._keep_engines(live, wanted)
         for wanted, live in pairs:
-            self._note(wanted, live)
+            self._sent.setdefault(said(wanted), (wanted, live))
             after = await self._cluster.apply(wanted, force=live is not None)
             if live is None:
                 await self._require_new(after)
 
     async def apply_rollout(self, rollout: Json, live: Json | None) -> None:
         """Write the Rollout, whole, onto the one that was read."""
-        self._note(rollout, live)
+        self._sent.setdefault(said(rollout), (rollout, live))
         if live is None:
             await self._cluster.apply(rollout)
         else:
@@ -167,7 +157,7 @@ class ApplyTransaction:
 
     def commit(self) -> None:
         """All of it is applied, and stays."""
-        self._said.clear()
+        self._sent.clear()
         self.committed = True
 
     async def put_back(self, why: TidegateError) -> None:
@@ -178,7 +168,7 @@ class ApplyTransaction:
         if isinstance(why, NotTheCarrier):
             return
         left: list[str] = []
-        for name, (sent, before) in reversed(self._said.items()):
+        for name, (sent, before) in reversed(self._sent.items()):
             try:
                 if await self._retries.run(partial(self._back, sent, before)):
                     return
@@ -190,11 +180,7 @@ class ApplyTransaction:
             why.hint = "; ".join(part for part in (why.hint, told) if part)
 
     async def _require_new(self, after: Json) -> None:
-        """One that came about after the look is somebody's. Unforced, nothing of theirs was changed; ours goes again.
-
-        Raises:
-            Conflict: it did; the one who looks again learns whose it is.
-        """
+        """One that came about since the look is somebody's: unforced, nothing of it was changed, and ours goes."""
         if all(each.get("manager") == MANAGER for each in after["metadata"].get("managedFields") or []):
             return
         bare = {key: after[key] for key in ("apiVersion", "kind")}
@@ -243,17 +229,12 @@ class ApplyTransaction:
                 "written to it: restore the selector, or delete the Service once nobody needs it",
             )
 
-    def _note(self, wanted: Json, live: Json | None) -> None:
-        """Noted before it is sent, since an answer may be lost; on a retry the first read counts."""
-        self._said.setdefault(said(wanted), (wanted, live))
-
 
 async def count_ready(cluster: KubeClient, selector: Json) -> int:
     """How many ready pods a Service with that selector sends requests to; without one it selects none."""
     if not selector:
         return 0
-    pods = await cluster.list(PODS, labels=written(selector))
-    return sum(is_ready(pod) for pod in pods.items)
+    return sum(map(is_ready, await cluster.list(PODS, labels=written(selector))))
 
 
 async def refusals(cluster: KubeClient, manifests: Sequence[Json]) -> list[str]:

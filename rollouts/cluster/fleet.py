@@ -9,12 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
-from rollouts.argo import actions
-from rollouts.argo.actions import RolloutClient
-from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight
-from rollouts.argo.state import pending_reaction
+from rollouts.argo.actions import RolloutClient, change, original_template, templates_match
+from rollouts.argo.model import PausePoint, entry_step, is_resting_at, path_to_weight, pending_reaction
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.desired_objects import (
     ApplyTransaction,
@@ -24,7 +21,7 @@ from rollouts.cluster.desired_objects import (
     refuse_other_engine,
     tried,
 )
-from rollouts.cluster.model import RegionConfig, Render, Revision, next_attempt
+from rollouts.cluster.model import RegionConfig, Render, Revision
 from rollouts.cluster.reference import RegionNotes, with_workload
 from rollouts.cluster.region import CarriedRegion, Served, foreign_objects, refuse_foreign, refuse_misfits
 from rollouts.cluster.snapshot import RegionSnapshot
@@ -41,7 +38,7 @@ from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotFoun
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at, written
 from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS
-from rollouts.kube.retry import Backoff, RetryPolicy, is_transient, time_left
+from rollouts.kube.retry import Attempts, RetryPolicy, is_transient, time_left, urgent
 from rollouts.manifests.conventions import PREVIOUS
 from rollouts.manifests.objects.access import Right, guard_rights
 from rollouts.model import Engine, ForeignObject, RegionState
@@ -64,8 +61,8 @@ HEAD_START_SECONDS = 0.2
 """Of the abort before our own write: a controller that sees the route change, as Istio's does, and not yet the abort
 would write the old weight once more."""
 
-AGAIN_SECONDS, AGAIN = 30.0, Backoff(first_seconds=0.05, most_seconds=16.0)
-"""How long the way back is written again, and after which pauses: short ones first, for who was merely faster."""
+AGAIN_SECONDS = 30.0
+"""How long the way back is written again."""
 
 log = logging.getLogger(__name__)
 
@@ -146,8 +143,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
 
     async def _ask_for(self, snapshot: RegionSnapshot, engine: Engine, transaction: ApplyTransaction) -> None:
         """Apply everything that a version needs, the Rollout last: then nothing is missing when its pods start."""
-        if snapshot.argo.paused_by_spec:
-            raise NotPossible(f"{self._config.name} is paused by hand", hint=how_to_continue(self._config.name))
+        self._refuse_held(snapshot)
         manifests = self._render(engine)
         await self._note_way_back(snapshot.serving, engine.version)
         if snapshot.mirror:
@@ -156,7 +152,8 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             await self._set_mirror(snapshot, 0)
         *others, rollout = manifests
         await transaction.apply(others)
-        rollout = tried(rollout, next_attempt(engine.version, snapshot.revisions))
+        tries = (each.attempt for each in snapshot.revisions if each.version == engine.version)
+        rollout = tried(rollout, max(tries, default=0) + 1)
         # What is new here has no number yet. Not in what is applied: an apply that leaves it out would take it away.
         await self.fence.mark()
         await transaction.apply_rollout(rollout, snapshot.rollout)
@@ -192,6 +189,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             if snapshot.previous:
                 return snapshot
             raise NotPossible("there is no canary to promote", hint="deploy one first")
+        self._refuse_held(snapshot)
         stable, version = require_canary(snapshot, "promote")
         # Said first: a promotion without it would leave no way back.
         await self._note_previous(snapshot, stable)
@@ -203,11 +201,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         return None if seen.stable is None or seen.is_at_rest else seen.stable.version
 
     async def _rollback(self, to: str) -> RegionSnapshot:
-        snapshot = await self._looked()
-        if snapshot.argo.paused_by_spec:
-            # Held by hand, nothing moves, and users come first.
-            await self._rollout.resume()
-            snapshot = await self.look()
+        snapshot = await self._let_go(await self._looked())
         if snapshot.stable and snapshot.serving == to:
             return await self._without_trial(snapshot, snapshot.stable)
         if snapshot.can_go_back_to(to):
@@ -221,13 +215,24 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             f"version {to} is not warm here, so there is no going back to it", hint=f"warm: {warm or '-'}"
         )
 
+    def _refuse_held(self, snapshot: RegionSnapshot) -> None:
+        if snapshot.argo.paused_by_spec:
+            raise NotPossible(f"{self._config.name} is paused by hand", hint=how_to_continue(self._config.name))
+
+    async def _let_go(self, snapshot: RegionSnapshot) -> RegionSnapshot:
+        """Held by hand, nothing moves, and users come first."""
+        if not snapshot.argo.paused_by_spec:
+            return snapshot
+        await self._rollout.resume()
+        return await self.look()
+
     async def _abort_at_once(self, to: str) -> None:
         snapshot = await self._looked()
         if snapshot.trial and snapshot.serving == to and not snapshot.is_taken_back:
             await self._abort(snapshot)
 
     async def _restart(self, version: str) -> RegionSnapshot:
-        snapshot = await self._entered()
+        snapshot = await self._let_go(await self._entered())
         if snapshot.stable and snapshot.serving == version:
             return await self._without_trial(snapshot, snapshot.stable)
         kept = next((each for each in snapshot.revisions if each.version == version), None)
@@ -302,14 +307,14 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             place=config,
             rollout=rollout,
             workload=workload,
-            replica_sets=sets.items,
+            replica_sets=sets,
             route=route,
             notes=notes,
         )
         if rollout is None or snapshot.is_whole:
             return snapshot
-        pods = await self._cluster.list(PODS, labels=ours)
-        return replace(snapshot, pods=pods.items)
+        snapshot.pods = await self._cluster.list(PODS, labels=ours)
+        return snapshot
 
     async def _noted(self) -> RegionNotes:
         """What is remembered of a Rollout of others."""
@@ -328,14 +333,9 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         With `going_back` the fate of the trial does not matter. `within` is as long as engines may take to start,
         unless it says otherwise.
         """
-        begun = self._clock.monotonic()
-        first: RegionSnapshot | None = None
-        told = False
-        while True:
-            snapshot = await self.look()
-            if holds(snapshot):
-                return snapshot
-            first = first or snapshot
+        begun, told = self._clock.monotonic(), False
+        first = snapshot = await self.look()
+        while not holds(snapshot):
             waited = self._clock.monotonic() - begun
             if waited >= TOLD_AFTER_SECONDS and not told and (missing := missing_pods(snapshot)):
                 told = True
@@ -346,6 +346,8 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
             if snapshot.rollout and pending_reaction(snapshot.rollout):
                 await self._rollout.wake(snapshot.rollout)
             await self._clock.sleep(POLL_SECONDS)
+            snapshot = await self.look()
+        return snapshot
 
     async def _until_stable(self, version: str, *, going_back: bool = False) -> RegionSnapshot:
         return await self._until(
@@ -403,7 +405,7 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
         """Write the way back into the route, at once and again until it is taken."""
         kind, route = self._routes, snapshot.route
         await self._clock.sleep(HEAD_START_SECONDS)
-        attempts = RetryPolicy(self._clock, seconds=AGAIN_SECONDS, backoff=AGAIN).attempts()
+        attempts = Attempts(RetryPolicy(self._clock, seconds=AGAIN_SECONDS))
         while (route := await self._route_now(route)) is not None:
             if other := self._config.foreign(route):
                 log.warning("%s: %s: the way back is left to its controller", self.region, other)
@@ -419,7 +421,9 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
                 if not is_transient(error):
                     raise
                 log.warning("%s: the way back is written again: %s", self.region, error)
-                if not await attempts.pause():
+                with urgent():
+                    again = await attempts.pause()
+                if not again:
                     what = f"{kind.resource.kind} {self._config.route} could not be written"
                     raise NotConfirmed(f"{what}: users stay where it sends them") from error
             else:
@@ -438,14 +442,16 @@ class ArgoFleet(CarriedRegion[RegionSnapshot]):
 
     async def _undo(self, snapshot: RegionSnapshot, wanted: Revision) -> None:
         """Ask for that revision's template again; nothing when it is asked for."""
-        assert snapshot.rollout is not None, "there is a revision of a Rollout that is not there"
-        operations = actions.undo(snapshot.rollout, snapshot.replica_sets, wanted.number)
-        for request in actions.change(ROLLOUTS, snapshot.rollout, operations):
-            await self._cluster.send(request)
+        await self._ask_again(snapshot, original_template(wanted.replica_set))
+
+    async def _ask_again(self, snapshot: RegionSnapshot, template: Json) -> None:
+        rollout = snapshot.found
+        if not templates_match(rollout["spec"]["template"], template):
+            replaced = {"op": "replace", "path": "/spec/template", "value": template}
+            await change(self._cluster, ROLLOUTS, rollout, [replaced])
 
     async def _note_previous(self, snapshot: RegionSnapshot, version: str | None) -> None:
         """Note the way back; None forgets it."""
-        assert snapshot.rollout is not None, "there is a way back of a Rollout that is not there"
         if snapshot.remembered != (version or ""):
             noted = {"resourceVersion": snapshot.argo.resource_version, "annotations": {PREVIOUS: version}}
             await self._cluster.patch(ROLLOUTS, self._config.name, {"metadata": noted})

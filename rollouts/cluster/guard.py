@@ -18,19 +18,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from rollouts.cluster.carrier import (
-    GUARD,
-    UNATTENDED_SECONDS,
-    Carrier,
-    LeaseRecord,
-    read_lease,
-    released_lease,
-    seize,
-)
+from rollouts.cluster.carrier import GUARD, UNATTENDED_SECONDS, Carrier, LeaseRecord, read_lease, released_lease, seize
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import Place, RegionConfig
 from rollouts.cluster.peers import PeersSnapshot, RoutePlace
 from rollouts.cluster.referenced import ReferencedFleet
+from rollouts.cluster.region import AnyRegion
 from rollouts.cluster.route import RouteFleet
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Conflict, FleetError, Forbidden, NotFound
@@ -100,7 +93,6 @@ class SilenceTracker:
         return max(own, now - record.renewed) if record and record.token and record.renewed else own
 
 
-Region = ArgoFleet | RouteFleet
 View = RegionSnapshot | PeersSnapshot
 
 POLL_SECONDS = 10.0
@@ -127,9 +119,7 @@ class Guard:
     ) -> None:
         """`tell` gets a line for whatever is rolled back, and one whenever what is wrong becomes another."""
         self._config, self._cluster, self._clock, self._tell = config, cluster, clock, tell
-        self._region = _region(config, cluster, clock)
-        self._vigil = SilenceTracker()
-        self._may = False
+        self._region, self._vigil, self._may = _region(config, cluster, clock), SilenceTracker(), False
         self._began = False
         """Whether the Lease is ours because we took it, and not a guard before us."""
         self._lasts = timedelta(seconds=UNATTENDED_SECONDS)
@@ -216,7 +206,16 @@ class Guard:
             return None
         self._began = True
         taken = await self._noted(read_lease(found) if found else None, seen, silence)
-        state = await self._rolled_back(carrier, seen.serving)
+        # As everybody goes back; the Lease is kept while it lasts, and also where it fails.
+        fleet = _region(self._config, self._cluster, self._clock, carrier)
+        beats = asyncio.create_task(fleet.keep_renewing())
+        try:
+            state = await fleet.rollback(seen.serving)
+        finally:
+            beats.cancel()
+            await asyncio.wait([beats])
+        if state.problem is None:
+            await fleet.leave()
         # Users are back, and the controller may see it a minute later: until then the Lease is kept, and the way back
         # written again, for its own silence must not count as that of a carrier that died.
         self._began = state.problem is not None
@@ -241,19 +240,6 @@ class Guard:
             log.warning("%s: not noted in the region: %s", self._config.region, error)
         return taken
 
-    async def _rolled_back(self, carrier: Carrier, stable: str) -> RegionState:
-        """As everybody goes back; the Lease is kept while it lasts, and also where it fails."""
-        fleet = _region(self._config, self._cluster, self._clock, carrier)
-        beats = asyncio.create_task(fleet.keep_renewing())
-        try:
-            state = await fleet.rollback(stable)
-        finally:
-            beats.cancel()
-            await asyncio.wait([beats])
-        if state.problem is None:
-            await fleet.leave()
-        return state
-
     async def _require_rights(self) -> None:
         """Ask once whether all that a way back needs is allowed: at night is too late."""
         if self._may:
@@ -269,7 +255,7 @@ class Guard:
         self._may = True
 
 
-def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> Region:
+def _region(place: Place, cluster: KubeClient, clock: Clock, carrier: Carrier | None = None) -> AnyRegion:
     if isinstance(place, RoutePlace):
         return RouteFleet(place, cluster=cluster, clock=clock, carrier=carrier)
     assert isinstance(place, RegionConfig), "a region is one of a Rollout, or of two backends of a route"

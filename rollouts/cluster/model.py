@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rollouts.argo.model import hash_of, parse_time, revision_of
 from rollouts.kube.objects import at
 from rollouts.manifests.conventions import (
     ATTEMPT,
@@ -46,11 +44,6 @@ class Place(Value):
     """How long the region may be silent before an operation is given up; it goes on serving meanwhile."""
 
     @property
-    def operation_seconds(self) -> float:
-        """The deadline of every operation, `shift` and the others: engines that start, and a region that is silent."""
-        return self.start_seconds + self.retry_seconds
-
-    @property
     def by_reference(self) -> bool:
         """Whether the objects that move users are somebody else's, and named by the spec."""
         return False
@@ -62,31 +55,24 @@ class Place(Value):
         return foreign_object(live, self.name)
 
 
-class RegionView(ABC):
-    """What a kind of region reads at one moment."""
+class RegionView:
+    """What a kind of region reads at one moment. Everything that is to be known of it is worked out once."""
 
-    place: Place
-
-    @property
-    @abstractmethod
-    def movers(self) -> Sequence[Json | None]:
-        """The objects that move users, the one that moves them forward first; None for one that is not there."""
-
-    @property
-    def foreign_objects(self) -> tuple[ForeignObject, ...]:
+    def __init__(self, place: Place, first: Json | None, *others: Json | None) -> None:
+        """`first` and `others` are the objects that move users, `first` forward; None for one that is not there."""
+        self._first = first
+        self.foreign_objects = tuple(found for each in (first, *others) if each and (found := place.foreign(each)))
         """Those of them that are somebody else's."""
-        return tuple(other for each in self.movers if each and (other := self.place.foreign(each)))
-
-    @property
-    def foreign_mover(self) -> ForeignObject | None:
-        """The first of them, where it is somebody else's: then no operation is possible."""
-        first = self.movers[0]
-        return self.place.foreign(first) if first else None
-
-    @property
-    def unattended(self) -> GuardRollback | None:
+        self.foreign_mover = place.foreign(first) if first else None
+        """That of `first`, with which no operation is possible."""
+        self.unattended = guard_note(first)
         """What the region's guard rolled back since the last version was deployed."""
-        return guard_note(self.movers[0])
+
+    @property
+    def found(self) -> Json:
+        """The first of them, which is there."""
+        assert self._first is not None, "what is not there does not fit, and has no revision"
+        return self._first
 
 
 class RegionConfig(Place):
@@ -103,7 +89,6 @@ class RegionConfig(Place):
 
     @property
     def rollout(self) -> str:
-        """The name of the Rollout."""
         return self.theirs.name if self.theirs else self.name
 
     @property
@@ -113,7 +98,6 @@ class RegionConfig(Place):
 
     @property
     def route(self) -> str:
-        """The name of the object that splits users."""
         return self.theirs.route if self.theirs else self.name
 
     @property
@@ -141,33 +125,14 @@ class Revision:
     """Engines that it should have now; 0 for one that is history."""
     available: int
     """Engines that are ready now."""
-
-    created: datetime | None = None
+    created: datetime | None
     """When the region first had it; None where it does not say."""
+    replica_set: Json = field(compare=False, repr=False)
 
     @property
     def is_complete(self) -> bool:
         """Whether all the engines that it should have are ready."""
         return 0 < self.wanted <= self.available
-
-
-VersionOf = Callable[[Json], tuple[str, str, int]]
-"""Version, digest and attempt of a pod template."""
-
-
-def revision_of_replica_set(replica_set: Json, version_of: VersionOf) -> Revision:
-    """What a ReplicaSet is."""
-    version, digest, attempt = version_of(replica_set["spec"]["template"])
-    return Revision(
-        hash=hash_of(replica_set),
-        version=version,
-        digest=digest,
-        number=revision_of(replica_set),
-        attempt=attempt,
-        wanted=int(replica_set["spec"].get("replicas") or 0),
-        available=int((replica_set.get("status") or {}).get("availableReplicas") or 0),
-        created=parse_time(replica_set["metadata"].get("creationTimestamp")),
-    )
 
 
 def version_labels(template: Json) -> tuple[str, str, int]:
@@ -180,11 +145,6 @@ def launch_of(template: Json) -> ImageLaunch | None:
     """How a pod template's image is started; None for one that tidegate built."""
     said = annotation(template, LAUNCH)
     return ImageLaunch.model_validate_json(said) if said else None
-
-
-def next_attempt(version: str, known: Iterable[Revision]) -> int:
-    """The number of the next trial of a version: one more than any that the region remembers."""
-    return max((each.attempt for each in known if each.version == version), default=0) + 1
 
 
 def annotation(found: Json | None, key: str) -> str:

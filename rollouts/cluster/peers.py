@@ -6,7 +6,6 @@ And the workloads of others behind them: fields that say a version, and whether 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -67,66 +66,52 @@ class PeerNotes(Value):
         return {**route, "metadata": {**metadata, "annotations": said}}
 
 
-@dataclass(frozen=True)
 class PeersSnapshot(RegionView):
     """A region at one moment."""
 
-    place: RoutePlace
-    route: Json | None
-    problems: Mapping[str, str]
-    """Why no request reaches an engine of a peer; empty where one does."""
-    champion: Engine | None = None
-    """What serves by the registry, where nothing was noted yet."""
-    notes: PeerNotes = field(default_factory=PeerNotes)
+    def __init__(
+        self,
+        place: RoutePlace,
+        route: Json | None,
+        problems: Mapping[str, str],
+        *,
+        champion: Engine | None = None,
+        notes: PeerNotes | None = None,
+    ) -> None:
+        """`problems` says why no request reaches an engine of a peer, and is empty where one does.
 
-    @property
-    def movers(self) -> tuple[Json | None]:
-        """The route."""
-        return (self.route,)
-
-    @property
-    def serving(self) -> str:
-        """The version of the stable."""
-        return self.version(self.stable)[0]
-
-    @property
-    def asked(self) -> tuple[str, str, int]:
-        """What the other peer serves."""
-        return (*self.version(self.other), 1)
-
-    @property
-    def on_trial(self) -> str:
-        """The version of the other peer."""
-        return self.asked[0]
-
-    @property
-    def step(self) -> int:
-        """How far the trial is: its weight."""
-        return self.weight
-
-    @property
-    def going_on(self) -> bool:
-        """Whether one is on trial, on a route that is there and this delivery's."""
-        return self.split.canary is not None and self.route is not None and not self.foreign_objects
-
-    @property
-    def found(self) -> Json:
-        """The route that is there."""
-        assert self.route is not None, "a route that is not there does not fit"
-        return self.route
-
-    @property
-    def stable(self) -> str:
+        `champion` is what serves by the registry, where nothing was noted yet.
+        """
+        super().__init__(place, route)
+        self.place, self.route, self.problems, self.champion = place, route, problems, champion
+        self.notes = notes or PeerNotes()
+        first, second = place.reference.peers
+        led = second if route and self.routes(first).weight(route) > 50 else first
+        self.stable = self.notes.stable if self.notes.stable in place.reference.peers else led
         """The peer that users are on, or go back to."""
-        if self.notes.stable in self.place.reference.peers:
-            return self.notes.stable
-        first, second = self.place.reference.peers
-        return second if self.route and self.routes(first).weight(self.route) > 50 else first
-
-    @property
-    def other(self) -> str:
-        """The other peer: it gets the next version."""
-        return self.place.reference.other(self.stable)
+        self.other = place.reference.other(self.stable)
+        """It gets the next version."""
+        self.weight = self.routes(self.stable).weight(route) if route else 0
+        """Percent of users on the other peer; `mirror` is that of copies."""
+        self.mirror = self.routes(self.stable).mirror(route) if route else 0
+        self.serving = self.version(self.stable)[0]
+        self.asked = (*self.version(self.other), 1)
+        """What the other peer serves."""
+        self.on_trial = waiting = self.asked[0]
+        self.step = self.weight
+        """How far the trial is."""
+        self.split = RegionSplit(
+            stable=self.serving,
+            canary=waiting if self.notes.stable else None,
+            previous=waiting if self.notes.previous and not self.notes.stable else None,
+            weight=self.weight,
+            mirror=self.mirror,
+        )
+        """As it is in force."""
+        self.going_on = self.split.canary is not None and route is not None and not self.foreign_objects
+        """Whether one is on trial, on a route that is there and this delivery's."""
+        self.refusal = next((said for _, said in answers(route or {}) if said), "")
+        """What a gateway has against the route as it is; empty while none has anything."""
 
     def routes(self, stable: str) -> HttpRoutes:
         """What reads and writes the route where that peer is the stable."""
@@ -138,16 +123,6 @@ class PeersSnapshot(RegionView):
         routes = self.routes(stable)
         return notes.on(routes.mirrored(routes.weighted(self.found, notes.weight), notes.mirror))
 
-    @property
-    def weight(self) -> int:
-        """Percent of users on the other peer."""
-        return self.routes(self.stable).weight(self.route) if self.route else 0
-
-    @property
-    def mirror(self) -> int:
-        """Percent of requests copied to the other peer."""
-        return self.routes(self.stable).mirror(self.route) if self.route else 0
-
     def version(self, peer: str) -> tuple[str, str]:
         """Version and digest that a peer serves, as far as it is known."""
         if known := self.notes.versions.get(peer):
@@ -158,18 +133,6 @@ class PeersSnapshot(RegionView):
     def peer_of(self, version: str) -> str | None:
         """Who serves that version."""
         return next((peer for peer in (self.stable, self.other) if self.version(peer)[0] == version), None)
-
-    @property
-    def split(self) -> RegionSplit:
-        """As it is in force."""
-        waiting = self.version(self.other)[0]
-        return RegionSplit(
-            stable=self.version(self.stable)[0],
-            canary=waiting if self.notes.stable else None,
-            previous=waiting if self.notes.previous and not self.notes.stable else None,
-            weight=self.weight,
-            mirror=self.mirror,
-        )
 
     def unused(self, now: datetime) -> str:
         """The peer whose engines tidegate started and has no use for any more; empty for none.
@@ -185,13 +148,13 @@ class PeersSnapshot(RegionView):
     @property
     def reading(self) -> RegionReading:
         """For the rules of a fleet: peers of which nobody knows what they serve have no part in it."""
-        known = [peer for peer in (self.stable, self.other) if peer == self.stable or peer in self.notes.versions]
-        return RegionReading(split=self.split, engines=tuple(map(self._serving, known)), entry_up=not self.refusal)
-
-    def _serving(self, peer: str) -> ServingVersion:
-        (version, digest), problem = self.version(peer), self.problems[peer] or None
-        url = self.place.urls.get(peer, "")
-        return ServingVersion(version=version, digest=digest, url=url, ready=problem is None, problem=problem)
+        engines = list[ServingVersion]()
+        for peer in (self.stable, self.other):
+            if peer == self.stable or peer in self.notes.versions:
+                (version, digest), problem = self.version(peer), self.problems[peer] or None
+                place = {"url": self.place.urls.get(peer, ""), "problem": problem}
+                engines.append(ServingVersion(version=version, digest=digest, ready=not problem, **place))
+        return RegionReading(split=self.split, engines=tuple(engines), entry_up=not self.refusal)
 
     @property
     def foreign_change(self) -> ForeignChange | None:
@@ -202,11 +165,6 @@ class PeersSnapshot(RegionView):
             return None
         who, name = last_writer(self.route) or "somebody", self.place.reference.route
         return ForeignChange(version="", reason=f"{who} wrote the backends of HTTPRoute {name}")
-
-    @property
-    def refusal(self) -> str:
-        """What a gateway has against the route as it is; empty while none has anything."""
-        return next((said for _, said in answers(self.route or {}) if said), "")
 
 
 def answers(route: Json) -> Iterator[tuple[bool, str]]:
@@ -265,8 +223,8 @@ def misfits(snapshot: PeersSnapshot) -> Iterator[str]:
         its = [each for each in refs if each.get("name") == peer.backend]
         if not its:
             yield f"HTTPRoute {reference.route} has no backend {peer.backend}"
-        for found in ((str(each.get("group") or ""), str(each.get("kind") or "Service")) for each in its):
-            if found != wanted:
+        for each in its:
+            if wanted != (found := (str(each.get("group") or ""), str(each.get("kind") or "Service"))):
                 is_one = "/".join(filter(None, found))
                 yield f"backend {peer.backend} of HTTPRoute {reference.route} is {is_one}, not {peer.kind}"
     said = list(answers(route))
@@ -315,12 +273,8 @@ def undone(workload: Json, operations: list[Json]) -> list[Json]:
     return [{**each, "value": field_of(workload, each["path"])} for each in operations]
 
 
-def what_is_missing(workload: Json, theirs: WorkloadSpec) -> str:
-    """Why it does not serve what it is asked for yet; empty once it does, with all its engines."""
-    return next(_missing(workload, theirs), "")
-
-
-def _missing(workload: Json, theirs: WorkloadSpec) -> Iterator[str]:
+def what_is_missing(workload: Json, theirs: WorkloadSpec) -> Iterator[str]:
+    """Why it does not serve what it is asked for yet; nothing once it does, with all its engines."""
     status, name = workload.get("status") or {}, f"{theirs.kind} {theirs.name}"
     if int(status.get("observedGeneration") or 0) < int(workload["metadata"].get("generation") or 0):
         silent = status and status.get("observedGeneration") is None

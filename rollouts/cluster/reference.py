@@ -7,7 +7,7 @@ serves users. What has to be remembered stands on the Lease, which is ours.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,7 +17,7 @@ from jsonpointer import set_pointer
 
 from rollouts.argo.model import WORKLOAD_GENERATION
 from rollouts.errors import NotPossible
-from rollouts.kube.objects import owns_field
+from rollouts.kube.objects import containers_of, owns_field
 from rollouts.manifests.theirs_spec import RolloutReference, filled
 from rollouts.model import Engine
 from tidegate.core.model import Json, Value
@@ -105,24 +105,21 @@ class FieldPlace:
 
 def places(template: Json, theirs: RolloutReference) -> tuple[FieldPlace, ...]:
     """The fields that the template has, of those that the spec sets."""
-    containers = (template.get("spec") or {}).get("containers") or []
+    found, containers = list[FieldPlace | None](), containers_of(template)
     at = next((index for index, each in enumerate(containers) if each.get("name") == theirs.container), None)
     if at is None:
         return ()
-    return tuple(_places(containers[at], f"/spec/containers/{at}", theirs))
-
-
-def _places(container: Json, path: str, theirs: RolloutReference) -> Iterator[FieldPlace]:
+    container, path = containers[at], f"/spec/containers/{at}"
     for name in theirs.set.fields:
         if name == "image":
-            yield FieldPlace(name, f"{path}/image", str(container.get("image") or ""))
+            found.append(FieldPlace(name, f"{path}/image", str(container.get("image") or "")))
         elif name.startswith("$"):
             for index, each in enumerate(container.get("env") or []):
                 if each.get("name") == name[1:] and "value" in each:
-                    yield FieldPlace(name, f"{path}/env/{index}/value", str(each["value"]))
+                    found.append(FieldPlace(name, f"{path}/env/{index}/value", str(each["value"])))
         else:
-            found = [argument_place(container.get(part) or [], f"{path}/{part}", name) for part in ("args", "command")]
-            yield from (each for each in found if each)
+            found += (argument_place(container.get(part) or [], f"{path}/{part}", name) for part in ("args", "command"))
+    return tuple(filter(None, found))
 
 
 def argument_place(words: Sequence[Any], path: str, name: str) -> FieldPlace | None:

@@ -7,8 +7,8 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-from rollouts.argo.actions import change, original_template, templates_match
-from rollouts.argo.model import Rollout, pause_points, replica_set_of
+from rollouts.argo.actions import change, templates_match
+from rollouts.argo.model import Rollout, pause_points
 from rollouts.cluster.carrier import Carrier
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.cluster.model import RegionConfig, Revision, noted
@@ -120,20 +120,18 @@ class ReferencedFleet(ArgoFleet):
         return await self._until(lambda now: now.is_up(engine.version), what)
 
     async def _change(self, snapshot: RegionSnapshot, engine: Engine) -> None:
-        theirs, rollout = self._theirs, snapshot.rollout
+        theirs = self._theirs
         refuse_misfits(self.region, misfits(snapshot, theirs, self._needs))
-        assert rollout is not None, "a Rollout that is not there does not fit"
-        template = with_fields(rollout["spec"]["template"], theirs, wanted_fields(theirs, engine))
+        template = with_fields(snapshot.found["spec"]["template"], theirs, wanted_fields(theirs, engine))
         await self._note_way_back(snapshot.serving, engine.version)
         # The stable's too: whoever goes back needs nobody else to know it.
         await self._note(snapshot.notes.knowing(theirs, engine))
-        await self._ask(await self.look(), template)
+        await self._ask_again(await self.look(), template)
         log.info("%s: version %s was asked for", self.region, engine.version)
 
-    async def _ask(self, snapshot: RegionSnapshot, template: Json) -> None:
+    async def _ask_again(self, snapshot: RegionSnapshot, template: Json) -> None:
         """Ask for that pod template: by the fields that say its version, where that is all."""
-        theirs, rollout = self._theirs, snapshot.rollout
-        assert rollout is not None, "there is no Rollout of others"
+        theirs, rollout = self._theirs, snapshot.found
         now = rollout["spec"].get("template") or {}
         fields = {place.name: place.value for place in places(template, theirs)}
         wanted, operations = with_fields(now, theirs, fields), field_patch(now, theirs, fields)
@@ -142,13 +140,7 @@ class ReferencedFleet(ArgoFleet):
         # First: who reads it then knows whose the change is.
         await self._note(snapshot.notes.model_copy(update={"template": template_digest(wanted)}))
         resource, live = (DEPLOYMENTS, snapshot.workload) if snapshot.workload else (ROLLOUTS, rollout)
-        for request in change(resource, live, operations):
-            await self._cluster.send(request)
-
-    async def _undo(self, snapshot: RegionSnapshot, wanted: Revision) -> None:
-        assert snapshot.rollout is not None, "there is a revision of a Rollout that is not there"
-        replica_set = replica_set_of(snapshot.rollout, snapshot.replica_sets, wanted.number)
-        await self._ask(snapshot, original_template(replica_set))
+        await change(self._cluster, resource, live, operations)
 
     async def _note(self, notes: RegionNotes) -> None:
         """Remember it on the Lease."""
@@ -223,7 +215,7 @@ def misfits(snapshot: RegionSnapshot, theirs: RolloutReference, needs: TrialNeed
         yield f"there is no Deployment {theirs.workload}"
         return
     if snapshot.route is None:
-        yield f"there is no {snapshot.routes.resource.kind} {theirs.route}"
+        yield f"there is no {snapshot.place.routes.resource.kind} {theirs.route}"
     yield from (why for _, why in answers(snapshot.route or {}) if why)
     if missing := missing_fields(spec.get("template") or {}, theirs):
         yield f"container {theirs.container} has not, or not once, {', '.join(missing)} of `fleet.rollout.set`"

@@ -15,11 +15,10 @@ from typing import Any, Generic, TypeVar
 
 from rollouts.cluster.carrier import RENEW_SECONDS, Carrier, Fence
 from rollouts.cluster.model import Place, RegionView
-from rollouts.cluster.traffic_verification import RequestCounter, TrafficVerifier
+from rollouts.cluster.traffic_verification import Count, requests_arrive
 from rollouts.errors import FleetError, NotOurs, Unfit
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import Resource
-from rollouts.kube.resources import resource_of
+from rollouts.kube.resources import Resource, resource_of
 from rollouts.kube.retry import RetryPolicy, deadline, urgent
 from rollouts.manifests.conventions import WAY_BACK
 from rollouts.manifests.objects.access import Right
@@ -33,7 +32,7 @@ log = logging.getLogger(__name__)
 
 Seen = TypeVar("Seen", bound=RegionView)
 
-Served = Callable[[Callable[[str], str | None]], RequestCounter]
+Served = Callable[[Callable[[str], str | None]], Count]
 """Makes what counts the requests of a region, given what series of a version have (`CarriedRegion.series_of`)."""
 
 
@@ -64,9 +63,10 @@ class CarriedRegion(ABC, Generic[Seen]):
         self.mover = moving[0]
         self.fence = Fence(place, cluster, moving, clock, carrier)
         self._cluster, self._clock = cluster, clock
-        self._seconds = place.operation_seconds
-        self._retries = RetryPolicy(clock, seconds=place.retry_seconds, within=place.operation_seconds)
-        self._verifier = TrafficVerifier(place.region, served(self.series_of) if served else None, clock)
+        self._seconds = place.start_seconds + place.retry_seconds
+        """The deadline of every operation: engines that start, and a region that is silent."""
+        self._retries = RetryPolicy(clock, seconds=place.retry_seconds, within=self._seconds)
+        self._served = served(self.series_of) if served else None
 
     async def observe(self) -> RegionState:
         """What the region is doing."""
@@ -223,20 +223,18 @@ class CarriedRegion(ABC, Generic[Seen]):
         require_percent(percent)
         seen = await (self._set_mirror if copies else self._set_weight)(await self._entered(), percent)
 
-        def sends(state: RegionState) -> bool:
+        async def sends(state: RegionState | None = None) -> bool:
             """Whether the route is as it was set, and requests that it sends to the canary find an engine."""
+            state = state or self._state(await self.look())
             share = state.mirror if copies else state.weight
             return share == percent and state.canary is not None and state.canary.ready
 
-        async def still_sends() -> bool:
-            return sends(self._state(await self.look()))
-
         state = self._state(seen)
-        if not percent or state.stable is None or state.canary is None or not sends(state):
+        if not (self._served and percent and state.stable and state.canary and await sends(state)):
             return seen
-        versions = state.stable.version, state.canary.version
-        arrives = await self._verifier.check(percent, *versions, still_sends, copies=copies)
-        return seen if arrives else await self.look()
+        arms, way = (state.stable.version, state.canary.version), (self.region, self._served, self._clock)
+        arrive = await requests_arrive(*way, percent=percent, arms=arms, sends=sends, copies=copies)
+        return seen if arrive else await self.look()
 
     async def _go_back(self, to: str) -> Seen:
         if self.fence.insists:
@@ -285,21 +283,13 @@ async def live_objects(cluster: KubeClient, manifests: Sequence[Json]) -> list[J
 
 
 def refuse_misfits(region: str, found: Iterable[str]) -> None:
-    """Go on when objects of others are as the spec says.
-
-    Raises:
-        Unfit: with everything that does not fit.
-    """
+    """Raise `Unfit` with everything that does not fit, unless objects of others are as the spec says."""
     if told := "; ".join(found):
         raise Unfit(f"{region}: {told}", hint="nothing was written")
 
 
 def refuse_foreign(region: str, *found: ForeignObject | None) -> None:
-    """Go on when there are none.
-
-    Raises:
-        NotOurs: with every one of them, and what to do.
-    """
+    """Raise `NotOurs` with every one of them and what to do, unless there are none."""
     others = [str(each) for each in found if each]
     if others:
         raise NotOurs(f"{region}: {'; '.join(others)}", hint=HINT)

@@ -184,7 +184,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
 
     async def _endpoints(self, service: str) -> int:
         slices = await self._cluster.list(ENDPOINT_SLICES, labels=f"kubernetes.io/service-name={service}")
-        found = [each for one in slices.items for each in one.get("endpoints") or []]
+        found = [each for one in slices for each in one.get("endpoints") or []]
         # One that says nothing of itself is ready (EndpointConditions).
         return sum((each.get("conditions") or {}).get("ready") is not False for each in found)
 
@@ -192,7 +192,7 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
         pool = peer.kind is BackendKind.POOL
         found = await self._cluster.find(INFERENCE_POOLS if pool else SERVICES, peer.backend)
         labels = at(found, "spec", "selector", *(["matchLabels"] if pool else []), default={})
-        return (await self._cluster.list(PODS, labels=written(labels))).items if labels else ()
+        return await self._cluster.list(PODS, labels=written(labels)) if labels else ()
 
     def _state(self, seen: PeersSnapshot) -> RegionState:
         state, note = BaseFleet._told(self, seen.reading), seen.unattended
@@ -289,18 +289,17 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
 
     async def _asked(self, theirs: WorkloadSpec, snapshot: PeersSnapshot, engine: Engine) -> tuple[Json, list[Json]]:
         """The workload as it is, and what is to be asked of it."""
-        other = self._peers[snapshot.stable].workload
+        other, replicas = self._peers[snapshot.stable].workload, None
         found = await self._cluster.get(WORKLOADS[theirs.kind], theirs.name)
-        serving = await self._cluster.find(WORKLOADS[other.kind], other.name) if other else None
-        replicas = field_of(serving, other.replicas) if serving and other else None
+        if other and (serving := await self._cluster.find(WORKLOADS[other.kind], other.name)):
+            replicas = field_of(serving, other.replicas)
         return found, changes(found, theirs, engine, int(replicas or 1))
 
     async def _patch(self, theirs: WorkloadSpec, operations: list[Json], onto: Json | None = None) -> None:
         resource = WORKLOADS[theirs.kind]
         found = onto or await self._cluster.get(resource, theirs.name)
         self.fence.allows(found)
-        for request in change(resource, found, operations):
-            await self._cluster.send(request)
+        await change(self._cluster, resource, found, operations)
 
     async def _until_ready(self, peer: str, engine: Engine) -> None:
         """Once the workload is as it was asked for, and its backend has engines that requests reach."""
@@ -319,7 +318,8 @@ class RouteFleet(CarriedRegion[PeersSnapshot], BaseFleet):
     async def _missing(self, spec: PeerSpec) -> str:
         if theirs := spec.workload:
             found = await self._cluster.find(WORKLOADS[theirs.kind], theirs.name)
-            missing = what_is_missing(found, theirs) if found else f"there is no {theirs.kind} {theirs.name}"
-            if missing:
+            if found is None:
+                return f"there is no {theirs.kind} {theirs.name}"
+            if missing := next(what_is_missing(found, theirs), ""):
                 return missing
         return await self._backend(spec)

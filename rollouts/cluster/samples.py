@@ -14,9 +14,8 @@ from contextlib import suppress
 
 from rollouts.errors import FleetError, NotFound
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import Request
 from rollouts.kube.objects import is_ready, name_of
-from rollouts.kube.resources import CONFIG_MAPS, PODS
+from rollouts.kube.resources import CONFIG_MAPS, PODS, Request
 from rollouts.kube.retry import RetryPolicy
 from rollouts.manifests.conventions import PORT, samples_request
 from rollouts.manifests.objects.rollout import can_keep_samples, samples_object
@@ -70,11 +69,11 @@ class RegionSamples:
             FleetError: it could not be written.
         """
         told = samples_object(self._delivery, text)
-        if first:
-            self._since.clear()
-            await self._retries.run(lambda: self._cluster.apply(told))
-        else:
+        if not first:
             await self._cluster.apply(told)
+            return
+        self._since.clear()
+        await self._retries.run(lambda: self._cluster.apply(told))
 
     async def take(self, version: str, path: str, headers: Headers) -> tuple[list[Json], str, bool]:
         """What the ready pods of a version give away; which give nothing for too long, and why; whether all give some.
@@ -101,7 +100,7 @@ class RegionSamples:
 
     async def _pods(self, version: str) -> tuple[Json, ...]:
         labels = f"{DELIVERY}={self._delivery},{VERSION}={version}"
-        return (await self._cluster.list(PODS, labels=labels)).items
+        return await self._cluster.list(PODS, labels=labels)
 
     async def _take(self, pod: str, path: str, headers: Headers) -> Json | str | None:
         """What a pod gives away; None for nothing yet, or what is wrong with it for too long already."""

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
 
-from rollouts.argo.model import Rollout, controlled_by, hash_of, parse_time, pause_points
-from rollouts.argo.state import (
+from rollouts.argo.model import (
+    Rollout,
     RolloutHealth,
+    controlled_by,
+    hash_of,
     health_of,
     is_abort_confirmed,
+    pause_points,
     pending_reaction,
+    revision_of,
     waiting_for_controller,
 )
-from rollouts.cluster.model import (
-    RegionConfig,
-    RegionView,
-    Revision,
-    annotation,
-    revision_of_replica_set,
-    version_labels,
-)
+from rollouts.cluster.model import RegionConfig, RegionView, Revision, annotation, version_labels
 from rollouts.cluster.reference import TEMPLATE, RegionNotes, template_digest, template_writers, version_in
-from rollouts.kube.model import MANAGER
-from rollouts.kube.objects import owns_field
+from rollouts.kube.objects import owns_field, time_at
+from rollouts.kube.resources import MANAGER
 from rollouts.manifests.conventions import PREVIOUS
-from rollouts.manifests.routers import RouteKind
 from rollouts.model import ForeignChange
 from tidegate.core.model import Json
 from tidegate.core.names import VERSION
@@ -36,79 +30,95 @@ REACTS_WITHIN = timedelta(seconds=10)
 """A controller that is well takes a second or two."""
 
 
-@dataclass(frozen=True)
 class RegionSnapshot(RegionView):
     """A region at one moment. What is not there is None."""
 
-    at: datetime
-    place: RegionConfig
-    rollout: Json | None = None
-    """With the pod template of its workload, where it has none of its own."""
-    replica_sets: tuple[Json, ...] = ()
-    route: Json | None = None
-    pods: tuple[Json, ...] = ()
-    """Of the delivery; read only while some engine is missing."""
-    notes: RegionNotes = field(default_factory=RegionNotes)
-    """What the Lease remembers of a Rollout of others."""
-    workload: Json | None = None
-    """The Deployment of its `workloadRef`."""
+    def __init__(
+        self,
+        at: datetime,
+        place: RegionConfig,
+        rollout: Json | None = None,
+        replica_sets: Sequence[Json] = (),
+        route: Json | None = None,
+        *,
+        notes: RegionNotes | None = None,
+        workload: Json | None = None,
+    ) -> None:
+        """`rollout` has the pod template of its `workload`, the Deployment of its `workloadRef`.
 
-    @property
-    def routes(self) -> RouteKind:
-        """The kind of the route."""
-        return self.place.routes
+        `notes` are what the Lease remembers of a Rollout of others.
+        """
+        super().__init__(place, rollout, route)
+        self.at, self.place, self.rollout, self.route, self.workload = at, place, rollout, route, workload
+        self.replica_sets, self.notes = replica_sets, notes or RegionNotes()
+        self.pods: Sequence[Json] = ()
+        """Of the delivery; read only while some engine is missing."""
+        self.argo = Rollout(rollout or {"metadata": {}})
+        """The Rollout as Argo Rollouts reads it; empty when there is none."""
+        own = map(self._revision, controlled_by(rollout, replica_sets)) if rollout else ()
+        self.revisions = sorted(own, key=lambda each: each.number, reverse=True)
+        """All that the Rollout remembers, the latest first."""
+        self.observed = rollout is not None and not waiting_for_controller(rollout)
+        """Whether the controller has seen the Rollout as it is now."""
+        self.health = health_of(rollout, now=at) if rollout else RolloutHealth()
+        self.stable = self._of_hash(self.argo.stable_hash)
+        """The version that was last promoted in full."""
+        self.serving = self.stable.version if self.stable else ""
+        self.trial = self._of_hash(self.argo.pod_hash) if self.argo.stable_hash and self.argo.in_progress else None
+        """The version that is on its way to replace the stable one, rolled back or not."""
+        self.on_stable = bool(self.stable and self.stable.available)
+        """Whether an engine of it is ready."""
+        self.template: Json = self.argo.spec.get("template") or {}
+        self.asked = self.version_of(self.template)
+        """Version, digest and attempt that the Rollout's template asks for, seen by the controller or not."""
+        self.weight, self.mirror = (place.routes.weight(route), place.routes.mirror(route)) if route else (0, 0)
+        """Percent of users on the canary, and of copies, as the route has it."""
+        self.on_trial, self.step = self.trial.version if self.trial else self.asked[0], self.argo.step_index
+        """How far the trial is."""
+        self.remembered = self.notes.previous if place.theirs else annotation(rollout, PREVIOUS)
+        """The version that the last promotion noted as the way back; empty when none did."""
+        self.is_canary_down = self.trial is not None and not self.trial.available
+        """Whether no engine of the trial is ready: Argo Rollouts then writes weight 0, and leaves step and status."""
+        self.is_taken_back = is_abort_confirmed(self.argo) and self.weight == 0
+        """Whether the trial was aborted and has no user: by the route, since the status says it before."""
+        self.is_on_stable = self.on_stable and route is not None and self.weight == 0 and not self.mirror
+        """Whether the stable answers all users, and nothing is copied: read, not concluded."""
+        left = self.stable and self.trial and not self.on_stable and self.trial.available
+        self.weight_that_stays = self.weight if left else 0
+        """Percent of users whom a way back leaves on the canary until the stable has engines for them.
+
+        All of them while it has none, and the canary has some: no write of ours sends users to a Service without one.
+        """
+        debt = pending_reaction(rollout) if rollout else None
+        late = debt is not None and not (debt.since and at - debt.since < REACTS_WITHIN)
+        self.unprocessed_change = debt.text if debt and late else ""
+        """What the controller has not reacted to although it had the time; empty when it owes nothing."""
+        busy = self.argo.in_progress or self.argo.promoting_in_full or self.argo.aborted
+        self.is_settled = self.observed and not busy and self.weight == 0 and self.on_stable
+        """Whether one version serves everybody, and the controller has nothing left to do."""
+        self.is_at_rest = bool(self.stable and not self.trial and self.asked[0] == self.serving and not self.mirror)
+        """Whether nothing is on trial, asked for or copied: there is nothing to roll back."""
+        self.is_whole = self.stable is not None and all(each.is_complete for each in (self.stable, self.trial) if each)
+        """Whether there is a stable version, and no engine is missing of any that should be up."""
 
     def version_of(self, template: Json) -> tuple[str, str, int]:
         """Version, digest and attempt of a pod template."""
         theirs = self.place.theirs
         return version_in(template, theirs, self.notes) if theirs else version_labels(template)
 
-    @cached_property
-    def argo(self) -> Rollout:
-        """The Rollout as Argo Rollouts reads it; empty when there is none."""
-        return Rollout(self.rollout or {"metadata": {}})
-
-    @property
-    def movers(self) -> tuple[Json | None, Json | None]:
-        """The Rollout and its route."""
-        return self.rollout, self.route
-
-    @cached_property
-    def revisions(self) -> tuple[Revision, ...]:
-        """All that the Rollout remembers, the latest first."""
-        own = controlled_by(self.rollout, self.replica_sets) if self.rollout else []
-        found = (revision_of_replica_set(each, self.version_of) for each in own)
-        return tuple(sorted(found, key=lambda each: each.number, reverse=True))
-
-    @property
-    def observed(self) -> bool:
-        """Whether the controller has seen the Rollout as it is now."""
-        return self.rollout is not None and not waiting_for_controller(self.rollout)
-
-    @property
-    def stable(self) -> Revision | None:
-        """The version that was last promoted in full."""
-        return self._of_hash(self.argo.stable_hash)
-
-    @property
-    def serving(self) -> str:
-        """Its version; empty where there is none."""
-        return self.stable.version if self.stable else ""
-
-    @property
-    def trial(self) -> Revision | None:
-        """The version that is on its way to replace the stable one, rolled back or not."""
-        return self._of_hash(self.argo.pod_hash) if self.argo.stable_hash and self.argo.in_progress else None
-
-    @property
-    def template(self) -> Json:
-        """The pod template that is asked for."""
-        return self.argo.spec.get("template") or {}
-
-    @property
-    def asked(self) -> tuple[str, str, int]:
-        """Version, digest and attempt that the Rollout's template asks for, seen by the controller or not."""
-        return self.version_of(self.template)
+    def _revision(self, replica_set: Json) -> Revision:
+        version, digest, attempt = self.version_of(replica_set["spec"]["template"])
+        return Revision(
+            hash=hash_of(replica_set),
+            version=version,
+            digest=digest,
+            number=revision_of(replica_set),
+            attempt=attempt,
+            wanted=int(replica_set["spec"].get("replicas") or 0),
+            available=int((replica_set.get("status") or {}).get("availableReplicas") or 0),
+            created=time_at(replica_set, "metadata", "creationTimestamp"),
+            replica_set=replica_set,
+        )
 
     @property
     def foreign_change(self) -> ForeignChange | None:
@@ -120,7 +130,11 @@ class RegionSnapshot(RegionView):
         if self.rollout is None or not (self.observed or self.unprocessed_change):
             return None
         if self.place.theirs:
-            return self._changed_by_their_owner(self.rollout)
+            # Another pod template than the one that a delivery which is open has asked for last.
+            if not self.notes.template or template_digest(self.template) == self.notes.template:
+                return None
+            writers, what = template_writers(self.rollout), "another pod template"
+            return _change(self.rollout, writers, self.asked[0], what, self.serving)
         asked = foreign_version(self.rollout, self.serving)
         return asked or (_foreign_template(self.rollout, self.revisions) if self.observed else None)
 
@@ -137,13 +151,6 @@ class RegionSnapshot(RegionView):
         return next((each for each in waiting if each.wanted and each.available), None)
 
     @property
-    def remembered(self) -> str:
-        """The version that the last promotion noted as the way back; empty when none did."""
-        if self.place.theirs:
-            return self.notes.previous
-        return annotation(self.rollout, PREVIOUS)
-
-    @property
     def warm(self) -> dict[str, Revision]:
         """The versions that are up and have no users: each with its latest revision. Anyone who is on trial is none."""
         taken = [each.version for each in (self.stable, self.trial) if each]
@@ -157,89 +164,10 @@ class RegionSnapshot(RegionView):
         return (version in self.warm and not self.trial) or (self.remembered == version and on_its_way)
 
     @property
-    def is_at_rest(self) -> bool:
-        """Whether nothing is on trial, asked for or copied: there is nothing to roll back."""
-        asked, *_ = self.asked
-        return not self.trial and self.stable is not None and asked == self.stable.version and not self.mirror
-
-    @property
-    def on_trial(self) -> str:
-        """The version of the trial, or the one that is asked for."""
-        return self.trial.version if self.trial else self.asked[0]
-
-    @property
-    def step(self) -> int:
-        """How far the trial is."""
-        return self.argo.step_index
-
-    @property
     def going_on(self) -> bool:
         """Whether something is to be rolled back that nobody else has asked for."""
         ours = self.foreign_change is None and not self.foreign_objects
         return self.stable is not None and not self.is_at_rest and ours
-
-    @property
-    def weight(self) -> int:
-        """Percent of users on the canary, as the route has it."""
-        if self.route is None:
-            return 0
-        return self.routes.weight(self.route)
-
-    @property
-    def weight_that_stays(self) -> int:
-        """Percent of users whom a way back leaves on the canary until the stable has engines for them.
-
-        All of them while it has none, and the canary has some: no write of ours sends users to a Service without an
-        engine. Else 0.
-        """
-        without = self.stable and self.trial and not self.stable.available and self.trial.available
-        return self.weight if without else 0
-
-    @property
-    def is_canary_down(self) -> bool:
-        """Whether no engine of the trial is ready: Argo Rollouts then writes weight 0, and leaves step and status."""
-        return self.trial is not None and not self.trial.available
-
-    @property
-    def is_taken_back(self) -> bool:
-        """Whether the trial was aborted and has no user: by the route, since the status says it before."""
-        return is_abort_confirmed(self.argo) and self.weight == 0
-
-    @property
-    def is_on_stable(self) -> bool:
-        """Whether the stable answers all users, and nothing is copied: read, not concluded."""
-        up = self.stable is not None and self.stable.available > 0
-        return up and self.route is not None and self.weight == 0 and not self.mirror
-
-    @property
-    def unprocessed_change(self) -> str:
-        """What the controller has not reacted to although it had the time; empty when it owes nothing."""
-        debt = pending_reaction(self.rollout) if self.rollout else None
-        if debt is None or (debt.since and self.at - debt.since < REACTS_WITHIN):
-            return ""
-        return debt.text
-
-    @property
-    def mirror(self) -> int:
-        """Percent of requests copied to the canary, as the route has it."""
-        return self.routes.mirror(self.route) if self.route else 0
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether there is a stable version, and no engine is missing of any that should be up."""
-        return self.stable is not None and all(each.is_complete for each in (self.stable, self.trial) if each)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether one version serves everybody, and the controller has nothing left to do."""
-        return (
-            self.observed
-            and not self.argo.in_progress
-            and not self.argo.promoting_in_full
-            and not self.argo.aborted
-            and self.weight == 0
-            and bool(self.stable and self.stable.available)
-        )
 
     @property
     def is_ready_for_users(self) -> bool:
@@ -254,23 +182,9 @@ class RegionSnapshot(RegionView):
             return self.stable.is_complete
         return self.is_ready_for_users and self.trial is not None and self.trial.version == version
 
-    @cached_property
-    def health(self) -> RolloutHealth:
-        """What the Rollout says of itself, and what it does not."""
-        if self.rollout is None:
-            return RolloutHealth()
-        return health_of(self.rollout, now=self.at)
-
     def pods_of(self, which: Revision | None) -> Sequence[Json]:
         """Those of one version."""
         return [pod for pod in self.pods if which and hash_of(pod) == which.hash]
-
-    def _changed_by_their_owner(self, rollout: Json) -> ForeignChange | None:
-        """Another pod template than the one that a delivery which is open has asked for last."""
-        if not self.notes.template or template_digest(self.template) == self.notes.template:
-            return None
-        version, *_ = self.asked
-        return _change(rollout, template_writers(rollout), version, "another pod template", self.serving)
 
     def _of_hash(self, wanted: str) -> Revision | None:
         return next((each for each in self.revisions if wanted and each.hash == wanted), None)
@@ -317,7 +231,7 @@ def _change(rollout: Json, writers: Sequence[Json], version: str, otherwise: str
     """That the youngest of these writers asks for the version, or for something `otherwise` that has none."""
     # The time is optional; RFC 3339 in UTC sorts as text.
     youngest = max(writers, key=lambda each: str(each.get("time") or ""), default={})
-    at = parse_time(youngest.get("time"))
+    at = time_at(youngest, "time")
     who = str(youngest.get("manager") or "an unnamed field manager") + (f" at {at:%H:%M:%S} UTC" if at else "")
     what = f"version {version}" if version else otherwise
     again = " again" if version and version == stable else ""

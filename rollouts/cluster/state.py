@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollouts.argo.state import STUCK_AFTER_SECONDS, HealthState, likely_cause, was_aborted_by_hand
+from rollouts.argo.model import STUCK_AFTER_SECONDS, HealthState, likely_cause, was_aborted_by_hand
 from rollouts.cluster.model import Revision
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import EngineDidNotStart, FleetError, NotConfirmed, NotPossible, Overruled
@@ -76,17 +76,11 @@ def rollback_reason(snapshot: RegionSnapshot) -> str:
 
 
 def require_canary(snapshot: RegionSnapshot, operation: str) -> tuple[str, str]:
-    """Stable's and canary's versions, of a trial that can take traffic.
-
-    Raises:
-        NotPossible: when there is none.
-    """
+    """Stable's and canary's versions, of a trial that can take traffic; `NotPossible` when there is none."""
     if snapshot.trial is None or snapshot.stable is None:
         raise NotPossible(f"there is no canary to {operation}", hint="deploy one first")
-    why = rollback_reason(snapshot) or (
-        "" if snapshot.trial.available else f"none of its {snapshot.trial.wanted} engines is ready"
-    )
-    if why:
+    down = f"none of its {snapshot.trial.wanted} engines is ready" if snapshot.is_canary_down else ""
+    if why := rollback_reason(snapshot) or down:
         raise NotPossible(
             f"the canary, version {snapshot.trial.version}, is down: cannot {operation} it",
             hint="--debug shows why; roll it back with `tidegate rollback`",
@@ -110,8 +104,8 @@ def unfinished_rollback(snapshot: RegionSnapshot) -> str:
     if not (stable and trial and snapshot.unprocessed_change):
         return ""
     asked = (snapshot.asked[0], snapshot.asked[2])
-    aborted = snapshot.argo.aborted and asked == (trial.version, trial.attempt)
-    if not aborted and asked != (stable.version, stable.attempt):
+    back = trial if snapshot.argo.aborted else stable
+    if asked not in {(stable.version, stable.attempt), (back.version, back.attempt)}:
         return ""
     users = f"all users are on version {stable.version}"
     if not snapshot.is_on_stable:
@@ -147,14 +141,13 @@ def _arm(role: Role, which: Revision, url: str, snapshot: RegionSnapshot) -> Eng
 
 
 def _missing(which: Revision, snapshot: RegionSnapshot) -> str:
-    told = f"{which.available} of {which.wanted} engines are ready"
-    return pod_problems(snapshot.pods_of(which)) or told
+    return pod_problems(snapshot.pods_of(which)) or f"{which.available} of {which.wanted} engines are ready"
 
 
 def _problems(snapshot: RegionSnapshot) -> Iterator[str]:
     yield from (str(each) for each in snapshot.foreign_objects)
     if snapshot.route is None:
-        yield f"{snapshot.routes.resource.kind} {snapshot.place.route} is gone: nobody can be sent to a canary"
+        yield f"{snapshot.place.routes.resource.kind} {snapshot.place.route} is gone: nobody can be sent to a canary"
     back = rollback_reason(snapshot) or unfinished_rollback(snapshot)
     if back:
         yield back
@@ -175,12 +168,7 @@ def refuse_hopeless(
 ) -> None:
     """End a wait that time alone cannot end; `going_back` the fate of the trial does not matter.
 
-    Raises:
-        Overruled: somebody ended the trial, or asks for another version than the `first` snapshot.
-        EngineDidNotStart: engines do not come up.
-        NotPossible: somebody holds the Rollout.
-        NotConfirmed: its controller does not react.
-        FleetError: the region took its trial back.
+    `Overruled` says that somebody ended the trial, or asks for another version than the `first` snapshot.
     """
     name, health = snapshot.argo.name, snapshot.health
     # Not sooner: a controller that was away may just have come back.

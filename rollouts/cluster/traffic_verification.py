@@ -10,25 +10,17 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Protocol
 
 from rollouts.errors import FleetError
 from rollouts.kube.retry import time_left
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
 
+Counts = Mapping[str, float]
+"""Requests answered by each engine of a version since it started, copies included, by the engine's name."""
 
-class RequestCounter(Protocol):
-    """Counts the requests that the engines of a region answered."""
-
-    async def served(self, version: str) -> Mapping[str, float]:
-        """Requests answered by each engine of a version since it started, copies included, by the engine's name.
-
-        Raises:
-            OutsideError: when the one who counts is not there.
-        """
-        ...
-
+Count = Callable[[str], Awaitable[Counts]]
+"""Counts what the engines of a version answered; raises `OutsideError` when the one who counts is not there."""
 
 ENOUGH_REQUESTS = 50
 """Fewer say nothing of a share."""
@@ -46,9 +38,6 @@ ENOUGH_COPIES = 20
 
 Sends = Callable[[], Awaitable[bool]]
 """Whether the route still sends requests as it was set, and to engines that are ready."""
-
-Counts = Mapping[str, float]
-"""Requests answered by each engine of a version since it started."""
 
 
 class Verification(Enum):
@@ -99,54 +88,51 @@ LONGEST_SECONDS = 90.0
 log = logging.getLogger(__name__)
 
 
-class TrafficVerifier:
-    """Compares request counts of one region, from when its route was changed."""
+async def requests_arrive(
+    region: str,
+    served: Count,
+    clock: Clock,
+    *,
+    percent: int,
+    arms: tuple[str, str],
+    sends: Sends,
+    copies: bool,
+) -> bool:
+    """Return once that percent of users, or of `copies`, is seen to reach the canary, or too few come to see it.
 
-    def __init__(self, region: str, served: RequestCounter | None, clock: Clock) -> None:
-        """`served` is None where nobody counts; then nothing is proven, and nothing refused."""
-        self._region, self._served, self._clock = region, served, clock
+    `arms` are the versions of stable and canary. What was on its way when the route changed is counted where it went,
+    and a contradiction counts once it stays. False when the route does not send them any more: what arrives then says
+    nothing of the gateway.
 
-    async def check(self, percent: int, stable: str, canary: str, sends: Sends, *, copies: bool) -> bool:
-        """Return once that percent of users, or of `copies`, is seen to reach the canary, or too few come to see it.
+    Raises:
+        FleetError: another share reaches it, or no copy does.
+    """
 
-        What was on its way when the route changed is counted where it went, and a contradiction counts once it stays.
-        False when the route does not send them any more: what arrives then says nothing of the gateway.
-
-        Raises:
-            FleetError: another share reaches it, or no copy does.
-        """
-        before = await self._counts(stable, canary)
-        on_stable, on_canary, said = 0.0, 0.0, Verification.UNDECIDED
-        deadline = self._clock.monotonic() + min(LONGEST_SECONDS, time_left())
-        while before and said is not Verification.CONFIRMED and self._clock.monotonic() < deadline:
-            await self._clock.sleep(POLL_SECONDS)
-            if (now := await self._counts(stable, canary)) is None:
-                return True
-            on_stable, on_canary = (counted_between(*each) for each in zip(before, now, strict=True))
-            said = (verify_mirror if copies else verify_share)(percent, on_stable, on_canary)
-            if said is not Verification.CONFIRMED and not await sends():
-                return False
-        if said is Verification.CONTRADICTED and copies:
-            raise FleetError(
-                f"{self._region}: the route mirrors {percent} % of requests, and of {on_stable:.0f} none reached the "
-                "canary",
-                hint="the gateway does not know this filter: see `tidegate doctor`",
-            )
-        if said is Verification.CONTRADICTED:
-            came = on_stable + on_canary
-            raise FleetError(
-                f"{self._region}: the route gives the canary {percent} % of users, and "
-                f"{100 * on_canary / came:.0f} % of {came:.0f} requests reached it",
-                hint="another route for the same host, or a gateway that does not heed weights: see `tidegate doctor`",
-            )
-        return True
-
-    async def _counts(self, stable: str, canary: str) -> tuple[Counts, Counts] | None:
-        """What both have answered until now; None when unknown."""
-        if self._served is None:
-            return None
+    async def counts() -> list[Counts] | None:
         try:
-            return await self._served.served(stable), await self._served.served(canary)
+            return [await served(version) for version in arms]
         except OutsideError as error:
-            log.warning("%s: nobody counts what arrives: %s", self._region, error)
+            log.warning("%s: nobody counts what arrives: %s", region, error)
             return None
+
+    before, on_stable, on_canary, said = await counts(), 0.0, 0.0, Verification.UNDECIDED
+    deadline = clock.monotonic() + min(LONGEST_SECONDS, time_left())
+    while before and said is not Verification.CONFIRMED and clock.monotonic() < deadline:
+        await clock.sleep(POLL_SECONDS)
+        if (now := await counts()) is None:
+            return True
+        on_stable, on_canary = map(counted_between, before, now)
+        said = (verify_mirror if copies else verify_share)(percent, on_stable, on_canary)
+        if said is not Verification.CONFIRMED and not await sends():
+            return False
+    if said is not Verification.CONTRADICTED:
+        return True
+    if copies:
+        told = f"the route mirrors {percent} % of requests, and of {on_stable:.0f} none reached the canary"
+        raise FleetError(f"{region}: {told}", hint="the gateway does not know this filter: see `tidegate doctor`")
+    came = on_stable + on_canary
+    raise FleetError(
+        f"{region}: the route gives the canary {percent} % of users, and {100 * on_canary / came:.0f} % of {came:.0f} "
+        "requests reached it",
+        hint="another route for the same host, or a gateway that does not heed weights: see `tidegate doctor`",
+    )

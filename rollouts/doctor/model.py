@@ -6,17 +6,15 @@ A plan needs the queries, and none of the checks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Protocol
 
 import promql_parser as promql
 
 from rollouts.argo.model import controlled_by
-from rollouts.kube.model import AccessReview, Resource
-from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS
+from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, AccessReview, Resource
 from rollouts.manifests.conventions import TrafficRouter, canary_service, stable_service
 from rollouts.manifests.routers import ROUTERS, RouteKind
 from rollouts.model import ForeignObject
@@ -24,18 +22,11 @@ from tidegate.core.metrics import without_raw_strings
 from tidegate.core.model import Json, Value
 from tidegate.core.units import duration
 
+Ask = Callable[[str], Awaitable[tuple[float, ...]]]
+"""Gives the samples of an instant query to a region's Prometheus; none when no series answers it.
 
-class PrometheusReader(Protocol):
-    """A region's Prometheus."""
-
-    async def ask(self, query: str) -> tuple[float, ...]:
-        """The samples of an instant query now; none when no series answers it.
-
-        Raises:
-            PrometheusRefused: when Prometheus cannot evaluate it.
-            PrometheusUnreachable, CredentialMissing: when it does not answer, or cannot be asked.
-        """
-        ...
+Raises `PrometheusRefused` when it cannot be evaluated, else `PrometheusUnreachable` or `CredentialMissing`.
+"""
 
 
 class EvidenceQuery(Value):

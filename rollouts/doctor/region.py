@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rollouts.argo.model import Rollout
-from rollouts.argo.state import TIMED_OUT, HealthState, health_of
+from rollouts.argo.model import TIMED_OUT, HealthState, Rollout, health_of
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, note, warning
 from rollouts.kube.objects import CRASH_LOOP, at, condition, container_states, is_ready, name_of, said, time_at
 from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, EVENTS
@@ -119,7 +118,7 @@ RECENT_RESTART = timedelta(hours=1)
 )
 def _controller_absent(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     pods = snapshot.controller_pods
-    crashing = [pod for pod in pods or () if _crashes(snapshot, pod)]
+    crashing = [pod for pod in pods or () if any(_crashes(snapshot, state) for state in container_states(pod))]
     for pod in crashing:
         words = [word for state in container_states(pod) for word in last_end(state)]
         yield f"the controller's pod {name_of(pod)} crashes", *words
@@ -135,14 +134,11 @@ def runs_elsewhere(snapshot: Snapshot) -> bool:
     return snapshot.controller_pods == () and not snapshot.controller_deployed and bool(followed)
 
 
-def _crashes(snapshot: Snapshot, pod: Json) -> bool:
-    for state in container_states(pod):
-        ended = time_at(state, "lastState", "terminated", "finishedAt")
-        recent = ended is not None and snapshot.now - ended < RECENT_RESTART
-        many = int(at(state, "restartCount", default=0)) >= MANY_RESTARTS
-        if at(state, "state", "waiting", "reason") == CRASH_LOOP or (recent and many):
-            return True
-    return False
+def _crashes(snapshot: Snapshot, state: Json) -> bool:
+    ended = time_at(state, "lastState", "terminated", "finishedAt")
+    recent = ended is not None and snapshot.now - ended < RECENT_RESTART
+    many = int(at(state, "restartCount", default=0)) >= MANY_RESTARTS
+    return at(state, "state", "waiting", "reason") == CRASH_LOOP or (recent and many)
 
 
 def last_end(state: Json) -> Iterator[str]:
@@ -177,22 +173,15 @@ RECENT_EVENT = timedelta(minutes=30)
 def _plugin_fails(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
     if not at(rollout, "spec", "strategy", "canary", "trafficRouting", "plugins"):
         return
-    told = [
-        str(at(event, "message", default=""))
-        for event in snapshot.all(EVENTS)
-        if at(event, "type") == "Warning"
-        and _is_recent(snapshot, event)
-        and at(event, "involvedObject", "kind") == "Rollout"
-        and at(event, "involvedObject", "name") == snapshot.target.delivery
-    ]
-    words = [line for line in (*told, *snapshot.controller_log) if _PLUGIN_FAILURE.search(line)]
-    if words:
+    told = list[str]()
+    for event in snapshot.all(EVENTS):
+        last, of = time_at(event, "lastTimestamp") or time_at(event, "eventTime"), event.get("involvedObject") or {}
+        recent = last is None or snapshot.now - last < RECENT_EVENT
+        ours = (of.get("kind"), of.get("name")) == ("Rollout", snapshot.target.delivery)
+        if recent and ours and event.get("type") == "Warning":
+            told.append(str(event.get("message") or ""))
+    if words := [line for line in (*told, *snapshot.controller_log) if _PLUGIN_FAILURE.search(line)]:
         yield f"a traffic plugin of {said(rollout)} fails", *words
-
-
-def _is_recent(snapshot: Snapshot, event: Json) -> bool:
-    last = time_at(event, "lastTimestamp") or time_at(event, "eventTime")
-    return last is None or snapshot.now - last < RECENT_EVENT
 
 
 SLACK = timedelta(minutes=2)

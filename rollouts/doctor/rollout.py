@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from rollouts.argo.model import Rollout
-from rollouts.argo.state import ABORTED, INVALID_SPEC, UNDECIDED, waiting_for_controller
+from rollouts.argo.model import ABORTED, INVALID_SPEC, UNDECIDED, Rollout, waiting_for_controller
 from rollouts.cluster.snapshot import foreign_version
 from rollouts.doctor.model import Observation, Snapshot, Unread, error, note, warning
 from rollouts.doctor.region import last_end, step_of
@@ -27,6 +26,7 @@ from rollouts.kube.objects import (
     said,
     selects,
     time_at,
+    written,
 )
 from rollouts.kube.resources import DEPLOYMENTS, PODS, SERVICES
 from rollouts.manifests.conventions import GUARD, guard
@@ -145,10 +145,10 @@ def _service_wrong_pods(snapshot: Snapshot, rollout: Json) -> Iterator[Observati
         own_part = {key: value for key, value in selector.items() if key != HASH}
         also = sorted(name_of(pod) for pod in others if selects(selector, labels_of(pod)))
         if not selects(own_part, labels):
-            told = (f"selector: {_written(own_part)}", f"labels of the pod template: {_written(labels)}")
+            told = (f"selector: {written(own_part)}", f"labels of the pod template: {written(labels)}")
             yield f"{said(service)} selects no pod of {said(rollout)}", *told
         elif also:
-            told = (f"selector: {_written(selector)}", f"also selected: {', '.join(also[:3])}")
+            told = (f"selector: {written(selector)}", f"also selected: {', '.join(also[:3])}")
             yield f"{said(service)} selects pods that are not of {said(rollout)}", *told
     hashes = {name_of(service): at(service, "spec", "selector", HASH) for service in pair}
     overlap = len(hashes) == 2 and (len(set(hashes.values())) < 2 or None in hashes.values())
@@ -170,10 +170,6 @@ def _canary_serves(rollout: Json, replica_sets: list[Json]) -> bool:
     return any(
         at(one, "status", "availableReplicas") for one in replica_sets if labels_of(one).get(HASH) == ro.pod_hash
     )
-
-
-def _written(labels: Labels) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
 
 
 @error(
@@ -259,29 +255,26 @@ NODE_COMES_WITHIN = timedelta(minutes=10)
     remediation="free or add nodes of the kind that the scheduler's message names, or correct the pod template",
 )
 def _pods_unschedulable(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    newest = Rollout(rollout).pod_hash
-    waiting = [pod for pod in snapshot.pods if labels_of(pod).get(HASH) == newest and _waits(snapshot, pod)]
+    newest, waiting = Rollout(rollout).pod_hash, []
+    for pod in snapshot.pods:
+        found = condition(pod, "PodScheduled") or {}
+        since = time_at(found, "lastTransitionTime")
+        late = since is None or snapshot.now - since > NODE_COMES_WITHIN
+        if late and found.get("reason") == "Unschedulable" and labels_of(pod).get(HASH) == newest:
+            waiting.append(pod)
     if waiting:
         message = at(condition(waiting[0], "PodScheduled"), "message", default="no message")
         yield f"{len(waiting)} pods of {said(rollout)} wait for a node", f"{said(waiting[0])}: {message}"
 
 
-def _waits(snapshot: Snapshot, pod: Json) -> bool:
-    found = condition(pod, "PodScheduled") or {}
-    since = time_at(found, "lastTransitionTime")
-    is_late = since is None or snapshot.now - since > NODE_COMES_WITHIN
-    return found.get("status") == "False" and found.get("reason") == "Unschedulable" and is_late
-
-
 def _waiting(snapshot: Snapshot, reasons: frozenset[str]) -> Iterator[tuple[Json, Json]]:
     """A pod and the state of its container for each image that waits for one of these reasons."""
     seen = set()
-    for pod in snapshot.pods:
-        for state in container_states(pod):
-            image = state.get("image", "")
-            if at(state, "state", "waiting", "reason") in reasons and image not in seen:
-                seen.add(image)
-                yield pod, state
+    for pod, state in ((each, state) for each in snapshot.pods for state in container_states(each)):
+        image = state.get("image", "")
+        if at(state, "state", "waiting", "reason") in reasons and image not in seen:
+            seen.add(image)
+            yield pod, state
 
 
 @error(
@@ -314,10 +307,7 @@ def _pod_crashes(snapshot: Snapshot, _: Json) -> Iterator[Observation]:
     "log (kubectl logs deployment/NAME-guard)",
 )
 def _guard_absent(snapshot: Snapshot, rollout: Json) -> Iterator[Observation]:
-    """A guard that the spec asks for and that is not there, runs from another image, or is not ready.
-
-    It says that it is ready only when it has all its rights.
-    """
+    # It says that it is ready only when it has all its rights.
     name = guard(snapshot.target.delivery)
     wanted = next((each for each in snapshot.target.rendered(DEPLOYMENTS) if name_of(each) == name), None)
     found = snapshot.named(DEPLOYMENTS, name)

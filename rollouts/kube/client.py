@@ -33,10 +33,18 @@ from rollouts.errors import (
     Unreachable,
 )
 from rollouts.kube.credentials import EARLY, ApiServer, Credential, CredentialProvider
-from rollouts.kube.model import STRICT, AccessReview, Body, ObjectList, PatchKind, Request, Resource
 from rollouts.kube.objects import at
-from rollouts.kube.resources import ACCESS_REVIEWS, resource_of
-from rollouts.kube.retry import RetryPolicy, may_repeat, time_left
+from rollouts.kube.resources import (
+    ACCESS_REVIEWS,
+    STRICT,
+    AccessReview,
+    Body,
+    PatchKind,
+    Request,
+    Resource,
+    resource_of,
+)
+from rollouts.kube.retry import Attempts, RetryPolicy, may_repeat, time_left
 from tidegate import __version__
 from tidegate.core.clock import Clock
 from tidegate.core.model import Json
@@ -63,8 +71,6 @@ REREAD = timedelta(minutes=1) + EARLY
 
 PLUGIN_SECONDS = 60.0
 """Plugins ask a cloud, for seconds; the official client would wait for ever, and every request with it."""
-
-DRY_RUN = {"dryRun": "All"}
 
 
 class KubeClient:
@@ -101,8 +107,8 @@ class KubeClient:
         except NotFound:
             return None
 
-    async def list(self, resource: Resource, *, labels: str = "", namespace: str | None = None) -> ObjectList:
-        """All objects that match the selector, at one moment."""
+    async def list(self, resource: Resource, *, labels: str = "", namespace: str | None = None) -> tuple[Json, ...]:
+        """All objects that match the selector, each with its `apiVersion` and `kind`, which lists leave out."""
         chosen = {"labelSelector": labels} if labels else {}
         found = await self.send(Request("GET", resource, namespace=namespace, query=chosen))
         if "items" not in found or "metadata" not in found:
@@ -111,24 +117,17 @@ class KubeClient:
                 hint="check the server in the kubeconfig: a proxy answers",
             )
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-        version = found["metadata"].get("resourceVersion", "")
-        return ObjectList(items=tuple(kind | item for item in found["items"] or ()), resource_version=version)
+        return tuple(kind | item for item in found["items"] or ())
 
     async def allowed(self, question: AccessReview) -> bool:
         """Whether the API server would let us (SelfSubjectAccessReview)."""
         where = self.namespace if question.namespace is None else question.namespace
-        attributes = {
-            "namespace": where if question.resource.namespaced else "",
-            "verb": question.verb,
-            "group": question.resource.group,
-            "version": question.resource.version,
-            "resource": question.resource.plural,
-            "subresource": question.subresource,
-            "name": question.name,
-        }
+        kind, place = question.resource, {"namespace": where} if question.resource.namespaced else {}
+        attributes = {"verb": question.verb, "group": kind.group, "version": kind.version, "resource": kind.plural}
+        attributes |= {"subresource": question.subresource, "name": question.name} | place
         spec = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
-        kind = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind}
-        answer = await self.create(ACCESS_REVIEWS, {**kind, "spec": spec})
+        review = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": spec}
+        answer = await self.create(ACCESS_REVIEWS, review)
         return bool(answer["status"]["allowed"])
 
     async def text(self, path: str) -> str:
@@ -147,7 +146,7 @@ class KubeClient:
     async def apply(self, body: Json, *, force: bool = False, dry_run: bool = False) -> Json:
         """Server-side apply as field manager `tidegate`, with unknown fields refused; `force` takes fields over."""
         resource, name = resource_of(body), body["metadata"]["name"]
-        query = STRICT | ({"force": "true"} if force else {}) | (DRY_RUN if dry_run else {})
+        query = STRICT | ({"force": "true"} if force else {}) | ({"dryRun": "All"} if dry_run else {})
         return await self.send(Request("PATCH", resource, name, patch=PatchKind.APPLY, body=body, query=query))
 
     async def patch(
@@ -216,7 +215,7 @@ class KubeClient:
         self, description: str, method: str, path: str, arguments: Json, *, changes_nothing: bool
     ) -> bytes:
         """Send it, retry while that is safe and in time, and return the whole answer; `arguments` are httpx's."""
-        attempts, refused = self._retries.attempts(), None
+        attempts, refused = Attempts(self._retries), None
         while True:
             try:
                 credential = await self._credentials.credential(refused)
@@ -259,20 +258,19 @@ class KubeClient:
         return response
 
     async def _client(self, server: ApiServer) -> httpx.AsyncClient:
-        if server not in self._clients:
-            # Requests of a moment ago may still be on the connections of before; older ones are not.
-            while len(self._clients) > 1:
-                await self._clients.pop(next(iter(self._clients))).aclose()
-            self._clients[server] = self._connections(server)
-        return self._clients[server]
-
-    def _connections(self, server: ApiServer) -> httpx.AsyncClient:
-        if self._transport:
-            return httpx.AsyncClient(transport=self._transport)
-        trust, limits = _trust(server), httpx.Limits(keepalive_expiry=KEEP_SECONDS)
+        if found := self._clients.get(server):
+            return found
+        # Requests of a moment ago may still be on the connections of before; older ones are not.
+        while len(self._clients) > 1:
+            await self._clients.pop(next(iter(self._clients))).aclose()
+        # The official client has read the environment's proxies already; nothing else of it concerns us.
+        way: Json = {"transport": self._transport}
+        if self._transport is None:
+            limits = httpx.Limits(keepalive_expiry=KEEP_SECONDS)
+            way = {"verify": _trust(server), "proxy": server.proxy, "limits": limits}
         try:
-            # The official client has read the environment's proxies already; nothing else of it concerns us.
-            return httpx.AsyncClient(verify=trust, proxy=server.proxy, limits=limits, trust_env=False)
+            self._clients[server] = httpx.AsyncClient(**way, trust_env=False)
+            return self._clients[server]
         except (ImportError, ValueError):
             # Without its address, which may have a password.
             raise NoAccess(
@@ -290,12 +288,8 @@ def connect(
 ) -> KubeClient:
     """A client for one namespace of one cluster; nothing is asked before the first request.
 
-    Args:
-        context: None for the current one, or the pod's own cluster where there is no kubeconfig.
-        clock: for pauses between tries and for the ends of credentials.
-        namespace: None for the context's.
-        kubeconfig: overrules `KUBECONFIG`.
-        retry_seconds: how long a request is retried; 0 for a single attempt.
+    A `context` of None is the current one, or the pod's own cluster where there is no kubeconfig; a `namespace` of None
+    the context's. `kubeconfig` overrules `KUBECONFIG`. A request is retried for `retry_seconds`; 0 is a single attempt.
 
     Raises:
         NoAccess: when no `namespace` is given and there is no such context.

@@ -80,7 +80,9 @@ def load_credential(context: str | None, kubeconfig: str | None, *, reread: date
             return _credential(configuration, None, reread)
         loader = _open(files, context)
         loader.load_and_set(configuration)
-        return _credential(configuration, loader.own_proxy, loader.good_until(reread))
+        user, proxy = loader._user, loader._cluster.safe_get("proxy-url")
+        until = reread if user and "tokenFile" in user else getattr(loader, "expiry", None)
+        return _credential(configuration, proxy, until)
     except NoAccess:
         raise
     except Exception as error:  # noqa: BLE001 (of clients of identity providers too)
@@ -158,14 +160,6 @@ class _Loader(KubeConfigLoader):
             raise ConfigException(f"it has no user {user}")
         if "server" not in self._cluster:
             raise ConfigException("its cluster has no server")
-
-    @property
-    def own_proxy(self) -> str | None:
-        """What the cluster says, not the environment."""
-        return self._cluster.safe_get("proxy-url")
-
-    def good_until(self, reread: datetime) -> datetime | None:
-        return reread if self._user and "tokenFile" in self._user else getattr(self, "expiry", None)
 
     def _load_authentication(self) -> None:
         super()._load_authentication()

@@ -1,14 +1,12 @@
 """Reading Kubernetes objects that others wrote, of which any part may be missing. Pure.
 
-And what they mean: why pods do not start, quantities of resources.
+And what they mean: why pods do not start.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 from tidegate.core.model import Json
@@ -123,17 +121,13 @@ def start_failure(pods: Sequence[Json]) -> str:
 
 def pod_problems(pods: Sequence[Json]) -> str:
     """Everything that keeps pods from being ready, each reason once; empty when nothing is known."""
-    return "; ".join(dict.fromkeys(_all(pods)))
-
-
-def _all(pods: Sequence[Json]) -> Iterator[str]:
+    found = list[str]()
     for pod in pods:
         scheduled = condition(pod, "PodScheduled") or {}
         if scheduled.get("status") == "False":
-            yield f"no node for {name_of(pod)}: {scheduled.get('message') or scheduled.get('reason')}"
-        for status in container_states(pod):
-            if _reason(status) or _words(status):
-                yield _describe(pod, status)
+            found.append(f"no node for {name_of(pod)}: {scheduled.get('message') or scheduled.get('reason')}")
+        found += [_describe(pod, each) for each in container_states(pod) if _reason(each) or _words(each)]
+    return "; ".join(dict.fromkeys(found))
 
 
 def _describe(pod: Json, status: Json) -> str:
@@ -152,17 +146,3 @@ def _words(status: Json) -> str:
 def _reason(status: Json) -> str:
     reason = str(at(status, "state", "waiting", "reason", default=""))
     return "" if reason in {"ContainerCreating", "PodInitializing"} else reason
-
-
-_FACTORS = {
-    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
-}
-_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?\d+)?)([a-zA-Z]*)")
-
-
-def parse_quantity(text: object) -> Decimal:
-    """The number that a quantity stands for, in its base unit; 0 for what is none."""
-    found = _QUANTITY.fullmatch(str(text).strip())
-    return Decimal(found[1]) * _FACTORS.get(found[2], Decimal(0)) if found else Decimal(0)

@@ -129,10 +129,6 @@ class RetryPolicy:
     chance: Callable[[], float] = lambda: 1.0
     """Shortens pauses, see `Backoff.pause`."""
 
-    def attempts(self) -> Attempts:
-        """For one thing that is tried from now on."""
-        return Attempts(self)
-
     async def run(self, operation: Callable[[], Awaitable[Result]]) -> Result:
         """What the operation returns, once it succeeds. It is idempotent: it states what shall hold in the end.
 
@@ -141,7 +137,7 @@ class RetryPolicy:
         Raises:
             FleetError: the last one, when it is not transient or lasted too long.
         """
-        attempts = self.attempts()
+        attempts = Attempts(self)
         with deadline(self.clock, self.within):
             while True:
                 try:
@@ -152,11 +148,10 @@ class RetryPolicy:
 
 
 class Attempts:
-    """The attempts at one thing, by a policy: pauses between them, or says that it is over."""
+    """The attempts at one thing from now on, by a policy: pauses between them, or says that it is over."""
 
     def __init__(self, policy: RetryPolicy) -> None:
-        self._policy = policy
-        self._failures = 0
+        self._policy, self._failures = policy, 0
         self._first = self._since = self._began = policy.clock.monotonic()
 
     @property

@@ -32,10 +32,11 @@ from rollouts.adapters.http import Http
 from rollouts.adapters.prometheus import PrometheusProcess
 from rollouts.adapters.sockets import socket_path
 from rollouts.errors import FleetError, NotPossible, error_to_json
-from rollouts.local import machine, scrape_config
+from rollouts.local import machine
 from rollouts.local.locks import LOCK, HeartbeatMonitor, Layout, delivery_runs, holder, replace_json
 from rollouts.local.machine import Admission
 from rollouts.local.region import LocalRegion
+from rollouts.local.scrape_config import DELIVERY_JOB, ENGINE_JOB, PROXY_JOB, target
 from rollouts.model import Engine
 from tidegate.core.adapters.asgi import serving
 from tidegate.core.clock import Clock, SystemClock
@@ -95,11 +96,14 @@ class Host:
         async def of_host(request: Request) -> Response:
             return await _called(methods.get(request.path_params["method"]), request)
 
-        routes = [
-            Route("/regions/{region}/{method}", of_region, methods=["POST"]),
-            Route("/{method}", of_host, methods=["POST"]),
-        ]
-        return Starlette(routes=routes, exception_handlers={TidegateError: _say_why})
+        async def say_why(_: Request, error: Exception) -> Response:
+            assert isinstance(error, TidegateError)
+            # A 500 is a bug.
+            return JSONResponse(error_to_json(error), status_code=409)
+
+        paths = {"/regions/{region}/{method}": of_region, "/{method}": of_host}
+        routes = [Route(path, answer, methods=["POST"]) for path, answer in paths.items()]
+        return Starlette(routes=routes, exception_handlers={TidegateError: say_why})
 
     @asynccontextmanager
     async def up(self, entries: Mapping[str, int | None]) -> AsyncIterator[None]:
@@ -172,14 +176,16 @@ class Host:
         """Keep Prometheus alive, and its targets true."""
         if not self._prometheus.alive:
             await self._prometheus.start()
-        targets = list(map(scrape_config.delivery_target, self._others.values()))
+        targets = [target(DELIVERY_JOB, address) for address in self._others.values()]
         for name, region in self.regions.items():
             # No one knows yet whose the numbers of an empty region will be, and nobody is served there.
             if region.service is not None:
                 state = await region.observe()
-                arms = filter(None, (state.stable, state.canary, state.previous))
-                targets.append(scrape_config.proxy_target(region.service, name, self._proxies[name].stats))
-                targets += scrape_config.engine_targets(region.service, name, arms)
+                place = {"service": region.service, "region": name}
+                targets.append(target(PROXY_JOB, self._proxies[name].stats, **place))
+                # Past the proxy: a warm previous has numbers too.
+                for arm in filter(None, (state.stable, state.canary, state.previous)):
+                    targets.append(target(ENGINE_JOB, arm.url, **place, role=str(arm.role), version=arm.version))
         self._prometheus.scrape(targets)
 
 
@@ -199,22 +205,13 @@ async def _called(method: Callable[..., object] | None, request: Request) -> Res
     return JSONResponse(done.model_dump(mode="json") if isinstance(done, Value) else done)
 
 
-async def _say_why(_: Request, error: Exception) -> Response:
-    assert isinstance(error, TidegateError)
-    # A 500 is a bug.
-    return JSONResponse(error_to_json(error), status_code=409)
-
-
 async def serve(state: Path, regions: Mapping[str, int | None]) -> None:
     """Run a fleet host until SIGTERM, SIGINT or its `/stop`; nothing is left running then.
 
-    Args:
-        state: the state folder; at most one host runs for each.
-        regions: their names, each with the port that its users talk to, or None for a free one.
+    At most one runs for each state folder. `regions` are their names, each with the port of its users, None for any.
 
     Raises:
-        Refused: when a host runs here already.
-        Refused: when somebody listens on a port of `regions`.
+        Refused: when a host runs here already, or somebody listens on a port of `regions`.
         OutsideError: when Envoy or Prometheus is not there.
     """
     layout = Layout(state)

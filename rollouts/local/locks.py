@@ -8,6 +8,7 @@ that hangs, or was stopped, keeps its lock: only its missing heartbeat shows it,
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -76,17 +77,12 @@ def end_lease(state: Path) -> None:
     (state / LEASE).unlink(missing_ok=True)
 
 
-def is_leased(state: Path) -> bool:
-    """Whether the next process of a delivery may still come."""
-    try:
-        return datetime.fromisoformat((state / LEASE).read_text(encoding="ascii")) > datetime.now(UTC)
-    except (FileNotFoundError, ValueError):
-        return False
-
-
 def delivery_runs(state: Path) -> bool:
     """Whether a process holds the delivery lock of this state folder now, or will come back to its canary."""
-    return is_locked(state / LOCK) or is_leased(state)
+    with suppress(FileNotFoundError, ValueError):
+        if datetime.fromisoformat((state / LEASE).read_text(encoding="ascii")) > datetime.now(UTC):
+            return True
+    return is_locked(state / LOCK)
 
 
 class HeartbeatMonitor:
@@ -112,9 +108,7 @@ class HeartbeatMonitor:
 
         Of a process that never said a word its lock alone tells, and nobody is taken for the one before.
         """
-        if self.last is None or self._process != process:
+        last, silent = self.last, self._clock.monotonic() - self._at
+        if last is None or self._process != process or silent <= last.unattended_seconds:
             return ""
-        if self._clock.monotonic() - self._at <= self.last.unattended_seconds:
-            return ""
-        allowed = timedelta(seconds=self.last.unattended_seconds)
-        return f"nothing was heard of {self.last.who} for {format_duration(allowed)}"
+        return f"nothing was heard of {last.who} for {format_duration(timedelta(seconds=last.unattended_seconds))}"

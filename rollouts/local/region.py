@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from rollouts.base import BaseFleet, RegionReading, RegionSplit, ServingVersion
 from rollouts.errors import FleetError, NotPossible
-from rollouts.local.engines import EngineRunner, RestartSupervisor, RunningEngine
 from rollouts.model import Engine, RegionState, Role
 from tidegate.core.clock import Clock
+from tidegate.core.errors import TidegateError
 from tidegate.core.files import replace_file
 
 DRAIN_SECONDS = 60.0
@@ -32,6 +32,99 @@ STOP_DRAIN_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
+FIRST_WAIT_SECONDS = 1.0
+"""After the first attempt that failed; the attempt itself comes at once."""
+
+LONGEST_WAIT_SECONDS = 30.0
+"""The wait doubles up to this: an engine that cannot start must not take the cores of those that serve."""
+
+
+class RunningEngine(Protocol):
+    """One engine that was started, until it is stopped."""
+
+    engine: Engine
+    """What was asked for."""
+    port: int
+    """On the loopback; an engine that is started again keeps it, so that routes stay true."""
+    url: str
+    """Its own address, past the proxy."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+
+    async def busy(self) -> int:
+        """How many requests it works on or holds in its queue; 0 when it is dead."""
+
+    async def stop(self) -> None:
+        """Ask it to end, wait, then make it. Also right for an engine that is dead already."""
+
+    async def abandon(self) -> None:
+        """End it at once: no user waits for an answer of it."""
+
+
+class EngineRunner(Protocol):
+    """Runs engines on this machine."""
+
+    async def start(self, engine: Engine, *, port: int | None = None) -> RunningEngine:
+        """Return once the engine answers as fast as it ever will; `port` when it must be a certain one.
+
+        Raises:
+            Refused: when the machine is too small; nothing was started.
+            EngineDidNotStart: when it died or stayed unhealthy; nothing is left running.
+        """
+
+
+class RestartSupervisor:
+    """Restarts engines at their old port, each time after twice the wait."""
+
+    def __init__(self, engines: EngineRunner, clock: Clock) -> None:
+        self._engines, self._clock = engines, clock
+        self._efforts: dict[str, tuple[RunningEngine, asyncio.Task[RunningEngine]]] = {}
+        """By version: the dead engine, and what brings another up in its place."""
+
+    async def reconcile(self, running: dict[str, RunningEngine], wanted: Collection[str]) -> None:
+        """Begin, or finish, what the dead of the `wanted` versions need; who came back takes its place in `running`."""
+        for version, (dead, effort) in list(self._efforts.items()):
+            if version not in wanted or running.get(version) is not dead:
+                await self._drop(version)
+            elif effort.done():
+                running[version] = effort.result()
+                del self._efforts[version]
+        for version in wanted:
+            if (there := running.get(version)) and not there.alive and version not in self._efforts:
+                # Its process is gone; this ends what is left of its group and gives its memory back.
+                await there.stop()
+                log.warning("version %s died:\n%s", version, there.tail())
+                self._efforts[version] = there, asyncio.create_task(self._start_again(there))
+
+    async def stop(self) -> None:
+        """Give up on everything."""
+        for version in list(self._efforts):
+            await self._drop(version)
+
+    async def _start_again(self, dead: RunningEngine) -> RunningEngine:
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return await self._engines.start(dead.engine, port=dead.port)
+            except TidegateError as error:
+                log.warning("version %s does not come back: %s", dead.engine.version, error)
+            await self._clock.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+    async def _drop(self, version: str) -> None:
+        """Stop what was started for an engine that nobody waits for any more."""
+        _, effort = self._efforts.pop(version)
+        effort.cancel()
+        (outcome,) = await asyncio.gather(effort, return_exceptions=True)
+        if not isinstance(outcome, BaseException):
+            await outcome.stop()
+
+
 class Proxy(Protocol):
     """The one endpoint of a region, behind which engines change."""
 
@@ -39,32 +132,25 @@ class Proxy(Protocol):
     """The address that users talk to; it never changes while the region is up."""
 
     @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        ...
+    def alive(self) -> bool: ...
 
     async def swap(self, split: RegionSplit, ports: Mapping[str, int]) -> None:
         """Return once every new request goes by `split` to engines at those ports, by version.
 
         The previous serves only what no other engine takes. Requests in flight stay where they are.
         """
-        ...
 
     async def prune(self) -> None:
         """Forget engines that the routes of the last `swap` do not name, as far as no request is in flight on them."""
-        ...
 
     async def active(self, version: str) -> int:
         """How many requests are in flight on that version, whatever its role."""
-        ...
 
     async def restart(self) -> None:
         """Start again at the same address with the routes of the last `swap`."""
-        ...
 
     async def stop(self) -> None:
         """Close the endpoint."""
-        ...
 
 
 class LocalRegion(BaseFleet):
@@ -238,10 +324,10 @@ class LocalRegion(BaseFleet):
 
     def _note(self, before: Engine | None) -> None:
         self._before = before
-        if self._kept is not None and before is not None:
+        if self._kept and before:
             self._kept.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self._kept, before.model_dump_json(indent=1))
-        elif self._kept is not None:
+        elif self._kept:
             self._kept.unlink(missing_ok=True)
 
     async def _swap(self, split: RegionSplit) -> None:
@@ -251,10 +337,10 @@ class LocalRegion(BaseFleet):
         for each in (self._split, split):
             self._met |= {version for role, version in each.versions.items() if role is not Role.CANARY or each.weight}
         # A canary that is dead is not on the map.
-        alive = (
-            split if self._lives(split.canary) else split.model_copy(update={"canary": None, "weight": 0, "mirror": 0})
+        dead = {} if self._lives(split.canary) else {"canary": None, "weight": 0, "mirror": 0}
+        await self._proxy.swap(
+            split.model_copy(update=dead), {version: each.port for version, each in self._running.items()}
         )
-        await self._proxy.swap(alive, {version: each.port for version, each in self._running.items()})
         self._split = split
         log.info("%s: %s in %.1f ms", self.region, split, (self._clock.monotonic() - begun) * 1000)
 

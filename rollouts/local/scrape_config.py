@@ -7,10 +7,8 @@ which users ask: what tells its series from those of other deliveries in the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
-from rollouts.model import EngineSet
 from tidegate.core.model import Json
 
 INTERVAL_SECONDS = 2
@@ -50,29 +48,9 @@ def config(targets: Path, rules: Path) -> Json:
     }
 
 
-def engine_targets(service: str, region: str, arms: Iterable[EngineSet]) -> list[Json]:
-    """The engines of one region, asked past the proxy: a warm previous has numbers too."""
-    of_region = {"part": ENGINE_JOB, "service": service, "region": region}
-    return [
-        {
-            "targets": [_host_and_port(arm.url)],
-            "labels": {**of_region, "role": str(arm.role), "version": arm.version},
-        }
-        for arm in arms
-    ]
-
-
-def proxy_target(service: str, region: str, stats: str) -> Json:
-    """The proxy of one region, by the address at which it tells its counters."""
-    return {
-        "targets": [_host_and_port(stats)],
-        "labels": {"part": PROXY_JOB, "service": service, "region": region},
-    }
-
-
-def delivery_target(address: str) -> Json:
-    """A delivery's own numbers; their labels are those that it gives them."""
-    return {"targets": [_host_and_port(address)], "labels": {"part": DELIVERY_JOB}}
+def target(part: str, url: str, **labels: str) -> Json:
+    """What that address tells: the numbers of an engine, of a region's proxy, or a delivery's own."""
+    return {"targets": [url.removeprefix("http://")], "labels": {"part": part, **labels}}
 
 
 def _job(name: str, path: str, targets: Path, relabel: list[Json]) -> Json:
@@ -101,7 +79,3 @@ def _cluster_labels() -> list[Json]:
         for source in (cluster, virtual)
         for label, group in (("role", "$1"), ("version", "$2"))
     ]
-
-
-def _host_and_port(url: str) -> str:
-    return url.removeprefix("http://")

@@ -9,13 +9,12 @@ but the streams that were already on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rollouts.base import RegionSplit
-from rollouts.model import Role
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
 from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
 
 LOOPBACK = "127.0.0.1"
@@ -44,24 +43,11 @@ STATS = (
 _TYPE = "type.googleapis.com/envoy."
 
 
-class Upstream(Value):
-    """One engine as the proxy sees it."""
-
-    role: Role | Literal["shadow"]
-    version: str
-    port: int
-
-    @property
-    def cluster(self) -> str:
-        """The name of its cluster: `canary_7`."""
-        return f"{self.role}_{self.version}"
-
-
-def upstreams(split: RegionSplit, ports: Mapping[str, int]) -> tuple[Upstream, ...]:
-    """Every cluster that these routes can name, the engines at those ports; the canary's exist before any traffic."""
-    roles: list[tuple[Role | Literal["shadow"], str]] = list(split.versions.items())
-    shadow: list[tuple[Role | Literal["shadow"], str]] = [("shadow", split.canary)] if split.canary else []
-    return tuple(Upstream(role=role, version=each, port=ports[each]) for role, each in roles + shadow)
+def clusters_of(split: RegionSplit, ports: Mapping[str, int]) -> dict[str, int]:
+    """Every cluster that these routes can name, with its engine's port; the canary's exist before any traffic."""
+    roles = [(str(role), version) for role, version in split.versions.items()]
+    shadow = [("shadow", split.canary)] if split.canary else []
+    return {f"{role}_{version}": ports[version] for role, version in roles + shadow}
 
 
 STATS_PATH = "/stats/prometheus"
@@ -78,6 +64,7 @@ def bootstrap(*, entry_port: int, stats_port: int, admin: Path, folder: Path) ->
     """
     users = {"route_config_name": ROUTE_NAME, "config_source": _watched(folder, ROUTES_FILE)}
     match = {"path": STATS_PATH, "headers": [{"name": ":method", "string_match": {"exact": "GET"}}]}
+    kept = [{"safe_regex": {"regex": pattern}} for pattern in STATS]
     counters = {"name": _ADMIN, "domains": ["*"], "routes": [{"match": match, "route": {"cluster": _ADMIN}}]}
     return {
         "node": {"id": "tidegate", "cluster": "tidegate"},
@@ -90,48 +77,32 @@ def bootstrap(*, entry_port: int, stats_port: int, admin: Path, folder: Path) ->
             ],
             "clusters": [_cluster(_ADMIN, {"endpoint": {"address": _socket(admin)}})],
         },
-        "stats_config": {
-            "stats_matcher": {"inclusion_list": {"patterns": [{"safe_regex": {"regex": pattern}} for pattern in STATS]}}
-        },
+        "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": kept}}},
     }
 
 
-def clusters(engines: Iterable[Upstream], *, generation: str) -> Json:
+def clusters(engines: Mapping[str, int], *, generation: str) -> Json:
     """The cluster file."""
-    return _response(generation, "config.cluster.v3.Cluster", [*map(_engine_cluster, engines)])
+    return _response(generation, "config.cluster.v3.Cluster", [_engine_cluster(*each) for each in engines.items()])
 
 
 def routes(split: RegionSplit, *, generation: str) -> Json:
     """The route file; `generation` is what Envoy's admin reports once it holds."""
     # Envoy keeps the old generation when nothing else differs; the name makes every generation differ.
     route = {"name": generation, "match": {"prefix": "/"}, **_action(split)}
-
-    return _response(
-        generation,
-        "config.route.v3.RouteConfiguration",
-        [
-            {
-                "name": ROUTE_NAME,
-                # Who answered is read from the endpoint itself, so that it is true after a second attempt too.
-                "response_headers_to_add": [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")],
-                "virtual_hosts": [
-                    {
-                        "name": ROUTE_NAME,
-                        "domains": ["*"],
-                        "routes": [route],
-                        # What counts the requests of users who ask again because of an answer of that engine.
-                        "virtual_clusters": [
-                            {
-                                "name": f"regenerates_{role}_{version}",
-                                "headers": [{"name": REGENERATES_HEADER, "string_match": {"exact": version}}],
-                            }
-                            for role, version in split.versions.items()
-                        ],
-                    }
-                ],
-            }
-        ],
-    )
+    # What counts the requests of users who ask again because of an answer of that engine.
+    regenerates = [
+        {
+            "name": f"regenerates_{role}_{version}",
+            "headers": [{"name": REGENERATES_HEADER, "string_match": {"exact": version}}],
+        }
+        for role, version in split.versions.items()
+    ]
+    users = {"name": ROUTE_NAME, "domains": ["*"], "routes": [route], "virtual_clusters": regenerates}
+    # Who answered is read from the endpoint itself, so that it is true after a second attempt too.
+    told = [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")]
+    configuration = {"name": ROUTE_NAME, "response_headers_to_add": told, "virtual_hosts": [users]}
+    return _response(generation, "config.route.v3.RouteConfiguration", [configuration])
 
 
 def _action(split: RegionSplit) -> Json:
@@ -154,20 +125,16 @@ def _action(split: RegionSplit) -> Json:
     }
     if split.canary and split.mirror:
         share = {"default_value": {"numerator": split.mirror, "denominator": "HUNDRED"}}
+        shadow = {"cluster": f"shadow_{split.canary}", "runtime_fraction": share}
         # A copy must look like its original, or it would not cost the canary the same.
-        as_it_is = {"disable_shadow_host_suffix_append": True}
-        route["request_mirror_policies"] = [
-            {"cluster": f"shadow_{split.canary}", "runtime_fraction": share, **as_it_is}
-        ]
+        route["request_mirror_policies"] = [shadow | {"disable_shadow_host_suffix_append": True}]
     return {"route": route}
 
 
 def _attempts(split: RegionSplit) -> Json:
     """By weight at first; what could not be delivered goes to the stable engine, then to the warm one behind it."""
-    stable, last = (
-        f"stable_{split.stable}",
-        f"previous_{split.previous}" if split.previous else f"stable_{split.stable}",
-    )
+    stable = f"stable_{split.stable}"
+    last = f"previous_{split.previous}" if split.previous else stable
     shares = {stable: 100 - split.weight, f"canary_{split.canary}": split.weight}
     groups = {"first": shares, "second": {stable: 100}, "third": {last: 100}}
     return _extension(
@@ -193,15 +160,16 @@ def _cluster(name: str, endpoint: Json) -> Json:
     }
 
 
-def _engine_cluster(upstream: Upstream) -> Json:
+def _engine_cluster(name: str, port: int) -> Json:
+    role, _, version = name.partition("_")
     endpoint = {
-        "endpoint": {"address": _address(upstream.port)},
-        "metadata": {"filter_metadata": {"tidegate": {"role": upstream.role, "version": upstream.version}}},
+        "endpoint": {"address": _address(port)},
+        "metadata": {"filter_metadata": {"tidegate": {"role": role, "version": version}}},
     }
     return {
-        **_cluster(upstream.cluster, endpoint),
+        **_cluster(name, endpoint),
         "outlier_detection": _OUTLIER_DETECTION,
-        "circuit_breakers": {"thresholds": [dict.fromkeys(_LIMITS, _UNLIMITED)]},
+        "circuit_breakers": {"thresholds": [_UNLIMITED]},
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": f"{_TYPE}extensions.upstreams.http.v3.HttpProtocolOptions",
@@ -214,10 +182,8 @@ def _engine_cluster(upstream: Upstream) -> Json:
     }
 
 
-_LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
-_UNLIMITED = 100_000
+_UNLIMITED = dict.fromkeys(("max_connections", "max_pending_requests", "max_requests", "max_retries"), 100_000)
 """The engine queues by itself and says how much; a proxy that refuses first would hide it."""
-
 
 _OUTLIER_DETECTION = {
     # Local origin: no connection, no answer. External: a 5xx, which the engine itself gave.

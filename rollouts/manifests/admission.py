@@ -16,8 +16,15 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from rollouts.kube.model import NAME_OF_NAMESPACE, Resource
-from rollouts.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, ANALYSIS_TEMPLATES, PODS, ROLLOUTS
+from rollouts.kube.resources import (
+    ADMISSION_BINDINGS,
+    ADMISSION_POLICIES,
+    ANALYSIS_TEMPLATES,
+    NAME_OF_NAMESPACE,
+    PODS,
+    ROLLOUTS,
+    Resource,
+)
 from rollouts.manifests.conventions import ENGINE, WEIGHTS, driver, guard
 from rollouts.manifests.manifest import Place, Site, manifest
 from tidegate.core.model import Json
@@ -55,17 +62,10 @@ def policy_and_binding(
 ) -> tuple[Json, Json]:
     """The policy, and the binding without which it is a text.
 
-    A request that cannot be judged is refused: a field that is missing is no way past a demand on it.
-
-    Args:
-        site: whose policy it is, and the only namespace that it is about.
-        what: makes its name, after the delivery's.
-        resources: kinds of objects.
-        demands: on each of them.
-        operations: of the API server.
-        chosen_by: labels that an object has to have for the demands to be about it; all objects when absent.
-        only: CEL by name: requests of which one does not hold are none of the policy's business.
-        variables: CEL by name; a later one may use an earlier one.
+    A request that cannot be judged is refused: a field that is missing is no way past a demand on it. `what` makes its
+    name, after the delivery's. The demands are about these kinds of objects in the site's namespace, if they have the
+    labels `chosen_by`. `only` and `variables` are CEL by name: a request for which one of `only` does not hold is not
+    the policy's business, and a later variable may use an earlier one.
     """
     rules = [
         {"apiGroups": [each.group], "apiVersions": ["*"], "operations": list(operations), "resources": [each.plural]}

@@ -10,39 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, WORKLOADS, resource_of
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, ROLLOUTS, WORKLOADS, Resource, resource_of
 from rollouts.manifests.routers import ROUTERS, HttpRoutes
 from rollouts.manifests.theirs_spec import ReferencedFleetSpec, RouteFleetSpec, TheirsFleetSpec
-from tidegate.core.model import Json, Value
+from tidegate.core.model import Json
 
 METADATA = ("/metadata/labels", "/metadata/annotations")
 _IDENTITY = ("apiVersion", "kind", "metadata", "status")
 
 
-class DeliveredObject(Value):
-    """One object that deliveries write, and what of it."""
-
-    resource: Resource
-    name: str
-    namespace: str
-    """Empty for an object without one."""
-    fields: tuple[str, ...]
-    """JSON pointers (RFC 6901)."""
-
-
-def delivered_objects(manifests: Iterable[Json]) -> tuple[DeliveredObject, ...]:
+def delivered_objects(manifests: Iterable[Json]) -> list[Json]:
     """Of these objects, each once, in their order."""
-    found: dict[tuple[str, str, str], DeliveredObject] = {}
+    found: dict[tuple[str, str, str], Json] = {}
     for each in manifests:
-        resource, name, namespace = resource_of(each), each["metadata"]["name"], each["metadata"].get("namespace") or ""
+        resource, name, namespace = resource_of(each), each["metadata"]["name"], each["metadata"].get("namespace")
         fields = (*(f"/{key}" for key in each if key not in _IDENTITY), *METADATA)
-        delivered = DeliveredObject(resource=resource, name=name, namespace=namespace, fields=fields)
-        found.setdefault((resource.group, resource.kind, name), delivered)
-    return tuple(found.values())
+        found.setdefault((resource.group, resource.kind, name), _ignored(resource, name, namespace or "", fields))
+    return list(found.values())
 
 
-def delivered_by_reference(fleet: TheirsFleetSpec) -> tuple[DeliveredObject, ...]:
+def delivered_by_reference(fleet: TheirsFleetSpec) -> list[Json]:
     """What a delivery writes of objects of others: fields in lists, which are left as wholes."""
     written: list[tuple[Resource, str, tuple[str, ...]]]
     if isinstance(fleet, RouteFleetSpec):
@@ -54,21 +41,16 @@ def delivered_by_reference(fleet: TheirsFleetSpec) -> tuple[DeliveredObject, ...
         theirs, containers = fleet.rollout, ("/spec/template/spec/containers",)
         asked = (DEPLOYMENTS, theirs.workload) if theirs.workload else (ROLLOUTS, theirs.name)
         written = [(*asked, containers), (fleet.route_kind, theirs.route, (ROUTERS[fleet.traffic].rules,))]
-    return tuple(
-        DeliveredObject(resource=resource, name=name, namespace=fleet.namespace, fields=fields)
-        for resource, name, fields in written
-    )
+    return [_ignored(resource, name, fleet.namespace, fields) for resource, name, fields in written]
 
 
-def argo_cd_settings(delivered: Iterable[DeliveredObject]) -> Json:
+def _ignored(resource: Resource, name: str, namespace: str, fields: Iterable[str]) -> Json:
+    """As Argo CD is told of one object, with the fields as JSON pointers (RFC 6901)."""
+    place = {"namespace": namespace} if namespace else {}
+    return {"group": resource.group, "kind": resource.kind, "name": name, **place, "jsonPointers": list(fields)}
+
+
+def argo_cd_settings(ignored: list[Json]) -> Json:
     """For the `spec` of an Argo CD Application: neither its self-heal nor a sync writes these fields."""
-    ignored = [
-        {
-            **{"group": each.resource.group, "kind": each.resource.kind, "name": each.name},
-            **({"namespace": each.namespace} if each.namespace else {}),
-            "jsonPointers": list(each.fields),
-        }
-        for each in delivered
-    ]
     # Without it the fields are ignored when differences are looked for, and written all the same by the next sync.
     return {"ignoreDifferences": ignored, "syncPolicy": {"syncOptions": ["RespectIgnoreDifferences=true"]}}

@@ -7,9 +7,9 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from rollouts.kube.model import Resource
+from rollouts.kube.resources import Resource
 from rollouts.manifests.conventions import cluster_wide
-from rollouts.manifests.spec import ArgoFleetSpec, PrometheusSpec
+from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import ImageLaunch
 from tidegate.core.model import Json, Value
 from tidegate.core.names import DELIVERY, MANAGED_BY
@@ -57,52 +57,23 @@ class Release(Value):
     accounts: tuple[str, ...] = ()
     """User names that act as tidegate there, besides the driver's and the guard's."""
 
-    @property
-    def accelerators_each(self) -> int:
-        """How many this very engine takes."""
-        return self.launch.accelerators if self.launch else self.accelerators
 
-
-class Site(Value):
+class Site:
     """One engine in one region of a fleet: what every renderer is given."""
 
-    fleet: ArgoFleetSpec
-    release: Release
-
-    @property
-    def name(self) -> str:
+    def __init__(self, fleet: ArgoFleetSpec, release: Release) -> None:
+        self.fleet, self.release = fleet, release
+        self.name, self.namespace = release.delivery, fleet.namespace
         """Of the delivery, and of its Rollout."""
-        return self.release.delivery
-
-    @property
-    def namespace(self) -> str:
-        """The same in every region."""
-        return self.fleet.namespace
-
-    @property
-    def replicas(self) -> int:
+        self.replicas = fleet.replicas_in(release.region)
         """Engines of the region, before any autoscaling."""
-        return self.fleet.replicas_in(self.release.region)
-
-    @property
-    def prometheus(self) -> PrometheusSpec:
-        """Of the region."""
-        return self.fleet.regions[self.release.region].prometheus
-
-    @property
-    def account(self) -> str:
+        self.prometheus = fleet.regions[release.region].prometheus
+        self.account = fleet.pod.service_account or self.name
         """The service account of the engines."""
-        return self.fleet.pod.service_account or self.name
-
-    @property
-    def selector(self) -> Mapping[str, str]:
+        self.selector = {DELIVERY: self.name}
         """Labels of every engine's pod and of no other; a version more or less does not change them."""
-        return {DELIVERY: self.name}
-
-    @property
-    def keeps_samples(self) -> bool:
+        self.keeps_samples = release.samples and release.launch is None
         """Whether this very engine may be asked to: an image that tidegate did not build knows nothing of it."""
-        return self.release.samples and self.release.launch is None
 
 
 UNPRIVILEGED: Json = {

@@ -9,9 +9,8 @@ and its mirroring.
 
 from __future__ import annotations
 
-from rollouts.kube.model import MANAGER
-from rollouts.kube.objects import at, labels_of
-from rollouts.kube.resources import ROLLOUTS, SERVICES
+from rollouts.kube.objects import at, labels_of, name_of
+from rollouts.kube.resources import MANAGER, ROLLOUTS, SERVICES
 from rollouts.manifests.conventions import ATTEMPT, canary_service, stable_service
 from rollouts.manifests.routers import ROUTERS
 from rollouts.model import ForeignObject
@@ -27,15 +26,10 @@ HINT = (
 
 def foreign_object(live: Json, delivery: str) -> ForeignObject | None:
     """The object as somebody else's; None when it is this delivery's."""
-    metadata = live["metadata"]
     if labels_of(live).get(DELIVERY) == delivery:
         return None
-    return ForeignObject(
-        kind=str(live.get("kind", "object")),
-        name=str(metadata["name"]),
-        namespace=str(metadata.get("namespace") or ""),
-        owner=owner_of(live),
-    )
+    kind, place = str(live.get("kind", "object")), str(live["metadata"].get("namespace") or "")
+    return ForeignObject(kind=kind, name=name_of(live), namespace=place, owner=owner_of(live))
 
 
 _MARKS = (

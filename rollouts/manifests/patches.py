@@ -7,7 +7,7 @@ and after, however the patch is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
@@ -51,17 +51,14 @@ class PatchSpec(SpecModel):
     """Operations, one after the other."""
 
 
-class Patched(NamedTuple):
-    """What became of objects and patches."""
+def apply_patches(
+    patches: Sequence[PatchSpec], objects: Iterable[Json]
+) -> tuple[tuple[Json, ...], tuple[SpecConflict, ...]]:
+    """One patch after the other. Whether a kind has a field is for the API server to say.
 
-    objects: tuple[Json, ...]
-    """Those of the call, in their order; one that a refused patch hit is as it was before that patch."""
-    conflicts: tuple[SpecConflict, ...]
-    """The first thing wrong of each patch that is refused, with its place below `patches`."""
-
-
-def apply_patches(patches: Sequence[PatchSpec], objects: Iterable[Json]) -> Patched:
-    """One patch after the other. Whether a kind has a field is for the API server to say."""
+    Returns the objects, in their order, each as it was before a patch that is refused; and the first thing wrong of
+    each such patch, with its place below `patches`.
+    """
     found, conflicts = list(objects), list[SpecConflict]()
     for place, patch in enumerate(patches):
         for index, before in enumerate(found):
@@ -70,7 +67,7 @@ def apply_patches(patches: Sequence[PatchSpec], objects: Iterable[Json]) -> Patc
                 conflicts.append(after)
                 break
             found[index] = after
-    return Patched(tuple(found), tuple(conflicts))
+    return tuple(found), tuple(conflicts)
 
 
 def _changed(before: Json, patch: PatchSpec, place: Loc) -> Json | SpecConflict:

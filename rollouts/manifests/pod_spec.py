@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from rollouts.kube.objects import parse_quantity
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.units import Duration, Percent, format_duration
 
@@ -36,6 +35,12 @@ Host = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a
 
 Bytes = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$")]
 """Memory or disk, such as 64Gi."""
+
+
+def _size(text: Bytes) -> int:
+    """In MiB."""
+    return int(text[:-2]) * {"Mi": 1, "Gi": 1 << 10, "Ti": 1 << 20}[text[-2:]]
+
 
 Cores = Annotated[str, Field(pattern=r"^([1-9][0-9]*m?|[0-9]+\.[0-9]{1,3})$")]
 """Processors, such as 8 or 500m."""
@@ -225,7 +230,7 @@ class PodSpec(SpecModel):
             yield SpecConflict(
                 ("linger",), format_duration(self.linger), f"less than `drain`, which is {format_duration(self.drain)}"
             )
-        if parse_quantity(self.shared_memory) >= parse_quantity(self.memory):
+        if _size(self.shared_memory) >= _size(self.memory):
             expected = f"less than `memory`, which is {self.memory} and includes it"
             yield SpecConflict(("shared_memory",), self.shared_memory, expected)
 

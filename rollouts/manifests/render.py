@@ -9,12 +9,7 @@ from rollouts.manifests.admission import admission
 from rollouts.manifests.conventions import PUBLIC_KEYS, RenderPart, driver, public_keys
 from rollouts.manifests.manifest import Place, Release, Site, manifest
 from rollouts.manifests.objects.access import access, account_with, asking_rights, guard_rights, route_rights
-from rollouts.manifests.objects.capacity import (
-    disruption_budget,
-    node_pool,
-    placeholders,
-    scaled_object,
-)
+from rollouts.manifests.objects.capacity import disruption_budget, node_pool, placeholders, scaled_object
 from rollouts.manifests.objects.guard import guard_of, guarding
 from rollouts.manifests.objects.network import network_policy, route, services
 from rollouts.manifests.objects.rollout import rollout
@@ -36,12 +31,8 @@ def render(
 ) -> tuple[Json, ...]:
     """Everything that the region needs; the same arguments give the same objects in the same order.
 
-    Args:
-        fleet: the delivery's `fleet`.
-        release: the engine and its region.
-        analyses: AnalysisTemplates that watch the whole trial; the Rollout names them.
-        monitors: other objects that belong to the region, such as a PodMonitor.
-        parts: which of it.
+    `analyses` are AnalysisTemplates that watch the whole trial, which the Rollout names; `monitors` other objects that
+    belong to the region, such as a PodMonitor.
 
     Raises:
         UsageError: a patch changes what is a delivery's.
@@ -59,10 +50,10 @@ def render(
         objects += [disruption_budget(site, fleet.unavailable)] if fleet.unavailable else []
         objects += [scaled_object(site, fleet.autoscale)] if fleet.autoscale else []
         objects.append(rollout(site, templates))
-    found = apply_patches(fleet.patches, objects)
-    for odd in found.conflicts:
+    patched, conflicts = apply_patches(fleet.patches, objects)
+    for odd in conflicts:
         raise UsageError(f"fleet.patches[{odd.where[0]}]: found {odd.found}; expected {odd.expected}")
-    return found.objects
+    return patched
 
 
 def _labels(site: Site, given: Json) -> Json:
@@ -90,14 +81,8 @@ def beside(
     """What an administrator applies in a region next to objects of others: tidegate's rights, and the guard.
 
     tidegate gets a service account, for where it runs in the cluster, and may what its guard may, but write Events; no
-    right is outside the namespace.
-
-    Args:
-        name: the delivery's.
-        fleet: its fleet.
-        region: one of the fleet's.
-        image: of the guard, by digest; empty for no guard.
-        services: that are asked through the API server.
+    right is outside the namespace. `image` is the guard's, by digest; empty for no guard. `services` are asked through
+    the API server.
     """
     said: Json = {"start_seconds": fleet.start_within.total_seconds()}
     if isinstance(fleet, RouteFleetSpec):

@@ -16,9 +16,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rollouts.kube.model import Resource
 from rollouts.kube.objects import at
-from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
+from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES, Resource
 from rollouts.manifests.conventions import GATEWAY_PLUGIN, SERVICE_PORT, USERS, TrafficRouter
 from tidegate.core.model import Json
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from rollouts.kube.model import Resource
+from rollouts.kube.resources import Resource
 from rollouts.manifests.conventions import LONGEST_NAME, TrafficRouter, canary_service, stable_service
 from rollouts.manifests.patches import PatchSpec
 from rollouts.manifests.pod_spec import (
@@ -28,13 +28,7 @@ from rollouts.manifests.pod_spec import (
     host_in,
 )
 from rollouts.manifests.routers import ROUTERS
-from tidegate.core.access import (
-    Endpoint,
-    PrometheusEndpoint,
-    Url,
-    conflicts_for_rollouts,
-    endpoint_too,
-)
+from tidegate.core.access import Endpoint, PrometheusEndpoint, Url, conflicts_for_rollouts, endpoint_too
 from tidegate.core.model import Loc, SpecConflict, SpecModel, Value
 from tidegate.core.names import CANARY
 from tidegate.core.units import Duration, format_duration
@@ -276,24 +270,6 @@ class ArgoFleetSpec(ClusterFleetSpec):
 
     def contradictions(self) -> Iterator[SpecConflict]:
         """What Argo Rollouts refuses or silently does not do, and what would leave users without engines."""
-        yield from self._conflicts_of_numbers()
-        yield from self._conflicts_of_regions()
-
-    def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
-        yield from super().conflicts_with(context)
-        yield from self._conflicts_of_prometheus(context)
-        nodes, accelerator = self.nodes, context.accelerator
-        if accelerator == CPU and nodes.karpenter:
-            yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
-        if accelerator != CPU and nodes.gpu_labels not in (labellers := GPUS.get(accelerator, {})):
-            found = f"{nodes.gpu_labels}, which never labels a node with {accelerator}"
-            yield SpecConflict(("nodes", "gpu_labels"), found, " or ".join(labellers) or "another accelerator")
-        longest = LONGEST_NAME - len(CANARY) - 1
-        if len(context.name) > longest:
-            yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
-        yield from self.gone_too_soon(("previous", "keep"), self.previous.keep if self.previous else None, context)
-
-    def _conflicts_of_numbers(self) -> Iterator[SpecConflict]:
         wanted = {("replicas",): self.replicas} | {
             ("regions", name, "replicas"): region.replicas for name, region in self.regions.items() if region.replicas
         }
@@ -304,16 +280,15 @@ class ArgoFleetSpec(ClusterFleetSpec):
             if self.unavailable and self.unavailable >= replicas > 1:
                 found = f"{self.unavailable} of {replicas} engines"
                 yield SpecConflict(("unavailable",), found, f"at most {replicas - 1}, or draining nodes takes them all")
-
-    def _conflicts_of_regions(self) -> Iterator[SpecConflict]:
         yield from self.one_cluster_twice("the same namespace has its Rollout already")
         for name, region in self.regions.items():
             if not self.gateway.hosts and not host_in(region.entry):
                 expected = "an address with a name, or gateway.hosts"
                 yield SpecConflict(("regions", name, "entry"), region.entry, expected)
 
-    def _conflicts_of_prometheus(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
-        """Those who ask from inside, and cannot say who they are."""
+    def conflicts_with(self, context: FleetValidationContext) -> Iterator[SpecConflict]:
+        yield from super().conflicts_with(context)
+        # Those who ask from inside, and cannot say who they are.
         for name, region in self.regions.items():
             asked, where = region.prometheus, ("regions", name, "prometheus")
             rollouts = ("rollouts",) if asked.rollouts else ()
@@ -322,3 +297,13 @@ class ArgoFleetSpec(ClusterFleetSpec):
             if self.autoscale and asked.keda is None and (asked.for_rollouts.auth or asked.for_rollouts.tenant):
                 expected = "an address under `keda`; a patch of the ScaledObject names your TriggerAuthentication"
                 yield SpecConflict((*where, *rollouts), "credentials or a tenant, which KEDA does not say", expected)
+        nodes, accelerator = self.nodes, context.accelerator
+        if accelerator == CPU and nodes.karpenter:
+            yield SpecConflict(("nodes", "karpenter"), "a pool of nodes with GPUs for a CPU", "an `engine.accelerator`")
+        if accelerator != CPU and nodes.gpu_labels not in (labellers := GPUS.get(accelerator, {})):
+            found = f"{nodes.gpu_labels}, which never labels a node with {accelerator}"
+            yield SpecConflict(("nodes", "gpu_labels"), found, " or ".join(labellers) or "another accelerator")
+        longest = LONGEST_NAME - len(CANARY) - 1
+        if len(context.name) > longest:
+            yield SpecConflict((), f"a delivery whose name has {len(context.name)} characters", f"at most {longest}")
+        yield from self.gone_too_soon(("previous", "keep"), self.previous.keep if self.previous else None, context)

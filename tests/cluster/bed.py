@@ -27,8 +27,7 @@ from engine_images.oci.model import Base
 from rollouts.adapters import sockets
 from rollouts.errors import FleetError, NotFound
 from rollouts.kube.client import KubeClient, connect
-from rollouts.kube.model import Resource
-from rollouts.kube.resources import NAMESPACES, SERVICES
+from rollouts.kube.resources import NAMESPACES, SERVICES, Resource
 from tidegate.core.clock import SystemClock
 from tidegate.core.model import Json
 
@@ -283,4 +282,4 @@ def _entry(bed: Bed, region: str) -> str:
 async def _service(client: KubeClient, namespace: str, owner: str) -> str | None:
     labels = f"{OWNER}={GATEWAY},gateway.envoyproxy.io/owning-gateway-namespace={owner}"
     found = await client.list(SERVICES, labels=labels, namespace=namespace)
-    return next((each["metadata"]["name"] for each in found.items), None)
+    return next((each["metadata"]["name"] for each in found), None)

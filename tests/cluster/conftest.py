@@ -66,7 +66,7 @@ def rollouts_kinds(context: str | None) -> None:
         names = [body["metadata"]["name"] for body in definitions()]
         found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
         await client.close()
-        return sorted(set(names) - {body["metadata"]["name"] for body in found.items})
+        return sorted(set(names) - {body["metadata"]["name"] for body in found})
 
     if absent := asyncio.run(missing()):
         pytest.skip(f"the cluster has no {absent[0]}; `make cluster` brings clusters that have Argo Rollouts' kinds")

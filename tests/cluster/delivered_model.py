@@ -132,7 +132,7 @@ class DeliveredModel:
     def pods(self, region: str) -> dict[str, str]:
         """The pods of that region, with the version of each."""
         found = self.bed.ask(region, lambda client: client.list(PODS, labels=f"{DELIVERY}={self.name}"))
-        return {pod["metadata"]["name"]: pod["metadata"]["labels"].get(VERSION, "") for pod in found.items}
+        return {pod["metadata"]["name"]: pod["metadata"]["labels"].get(VERSION, "") for pod in found}
 
     # -- its users
 

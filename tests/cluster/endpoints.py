@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from rollouts.errors import FleetError
 from rollouts.kube.client import KubeClient
 from rollouts.kube.objects import at
-from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES
+from rollouts.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES, Request
 from tidegate.core.model import Json
 
 LOOK_SECONDS = 0.2
@@ -25,9 +25,9 @@ def service(name: str) -> Counts:
     """Those of one Service, at every change: the API server tells all that happened since it was last asked."""
 
     async def counts(client: KubeClient) -> AsyncGenerator[int, None]:
-        listed = await client.list(ENDPOINT_SLICES, labels=_of(name))
-        ready = {each["metadata"]["name"]: len(_addresses([each])) for each in listed.items}
-        version = listed.resource_version
+        listed = await client.send(Request("GET", ENDPOINT_SLICES, query={"labelSelector": _of(name)}))
+        ready = {each["metadata"]["name"]: len(_addresses([each])) for each in listed["items"]}
+        version = listed["metadata"]["resourceVersion"]
         while True:
             yield sum(ready.values())
             query = {"watch": "1", "labelSelector": _of(name), "resourceVersion": version, "timeoutSeconds": "1"}
@@ -52,7 +52,7 @@ def route(name: str) -> Counts:
             found = set[str]()
             # Addresses, since one pod may be behind two Services.
             for led in {ref["name"] for rule in rules for ref in rule["backendRefs"] if ref.get("weight", 1)}:
-                found |= _addresses((await client.list(ENDPOINT_SLICES, labels=_of(led))).items)
+                found |= _addresses(await client.list(ENDPOINT_SLICES, labels=_of(led)))
             yield len(found)
             await asyncio.sleep(LOOK_SECONDS)
 

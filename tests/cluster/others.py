@@ -33,7 +33,7 @@ class Others:
 
     def move_in(self) -> None:
         """Apply them, and wait until their pods serve and nothing changes any more."""
-        nodes = self.bed.ask(self.region, lambda client: client.list(NODES)).items
+        nodes = self.bed.ask(self.region, lambda client: client.list(NODES))
         bodies = [self._plain(body, _pause_image(nodes)) for body in a_release(self.name, self.bed.namespace)]
         said = self.kubectl("apply", "-f", "-", given=json.dumps({"kind": "List", "apiVersion": "v1", "items": bodies}))
         assert said.count("created") == len(bodies), said

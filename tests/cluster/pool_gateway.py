@@ -126,7 +126,7 @@ async def _follow(client: KubeClient, route: str, pools: Sequence[str], folder: 
 
 async def _ready(client: KubeClient, pool: str) -> tuple[str, ...]:
     labels = (await client.get(INFERENCE_POOLS, pool))["spec"]["selector"]["matchLabels"]
-    pods = (await client.list(PODS, labels=written(labels))).items
+    pods = await client.list(PODS, labels=written(labels))
     return tuple(sorted(each["status"]["podIP"] for each in pods if is_ready(each)))
 
 

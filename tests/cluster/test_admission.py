@@ -25,8 +25,7 @@ from pipelines.workflow.render import blueprint_of, rendered
 from registry.conventions import ENGINE_IMAGE
 from rollouts.errors import Forbidden, Invalid
 from rollouts.kube.client import KubeClient, connect
-from rollouts.kube.model import Request
-from rollouts.kube.resources import ADMISSION_POLICIES, PODS, ROLES, ROLLOUTS, resource_of
+from rollouts.kube.resources import ADMISSION_POLICIES, PODS, ROLES, ROLLOUTS, Request, resource_of
 from rollouts.manifests.conventions import driver
 from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine
@@ -136,7 +135,7 @@ def held(regions: Bed) -> HeldModel:
 def engine_pod(held: HeldModel) -> Json:
     """One that serves, as its ReplicaSet made it."""
     found = held.bed.ask(held.home, lambda client: client.list(PODS, labels=f"{DELIVERY}={held.name}"))
-    pod = _bare(found.items[0])
+    pod = _bare(found[0])
     pod["spec"] = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
     pod["metadata"]["name"] = f"{held.name}-another"
     return pod
@@ -202,9 +201,7 @@ def test_the_doctor_sees_them_with_the_drivers_rights(held: HeldModel) -> None:
 
 
 def test_the_server_finds_no_fault_with_the_expressions(held: HeldModel) -> None:
-    policies = held.bed.ask(
-        held.home, lambda client: client.list(ADMISSION_POLICIES, labels=f"{DELIVERY}={held.name}")
-    ).items
+    policies = held.bed.ask(held.home, lambda client: client.list(ADMISSION_POLICIES, labels=f"{DELIVERY}={held.name}"))
     assert len(policies) == 2
     checked = [each.get("status", {}).get("typeChecking") for each in policies]
     assert [each for found in checked if found for each in found.get("expressionWarnings") or ()] == []

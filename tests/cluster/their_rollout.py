@@ -58,7 +58,7 @@ class TheirRollout:
         found = self.bed.ask(self.region, lambda client: client.list(PODS, labels=f"team={self.name}"))
         return {
             pod["metadata"]["name"]
-            for pod in found.items
+            for pod in found
             if any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
         }
 

@@ -136,7 +136,7 @@ async def _told(client: KubeClient, name: str) -> GuardRollback | None:
 
 def _log(bed: Bed, model: DeliveredModel) -> str:
     (region,) = model.regions
-    (pod,) = bed.ask(region, lambda client: client.list(PODS, labels=f"{GUARD}={model.name}")).items
+    (pod,) = bed.ask(region, lambda client: client.list(PODS, labels=f"{GUARD}={model.name}"))
     path = f"/api/v1/namespaces/{bed.namespace}/pods/{pod['metadata']['name']}/log"
     return bed.ask(region, lambda client: client.text(path))
 

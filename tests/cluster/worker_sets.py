@@ -64,7 +64,7 @@ async def _follow(client: KubeClient, ending: threading.Event) -> None:
     try:
         while not ending.is_set():
             with suppress(FleetError):
-                for each in (await client.list(LEADER_WORKER_SETS)).items:
+                for each in await client.list(LEADER_WORKER_SETS):
                     await _reconcile(client, each)
             await asyncio.sleep(LOOK_SECONDS)
     finally:

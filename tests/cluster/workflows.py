@@ -96,7 +96,7 @@ class WorkflowModel(DeliveredModel):
 
         async def delete(client: Any) -> None:
             found = await client.list(PODS, labels=f"{OF}={name}")
-            (running,) = (pod["metadata"]["name"] for pod in found.items if pod["status"]["phase"] == "Running")
+            (running,) = (pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running")
             await client.delete(PODS, running)
 
         self.bed.ask(self.regions[0], delete)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import NamedTuple
 
-from rollouts.kube.model import AccessReview, Resource
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
@@ -18,11 +17,13 @@ from rollouts.kube.resources import (
     ROLES,
     SERVICE_ACCOUNTS,
     WORKLOADS,
+    AccessReview,
+    Resource,
 )
 from rollouts.manifests.admission import policy_names
 from rollouts.manifests.conventions import canary_service, driver, guard, lease, samples_request, stable_service
 from rollouts.manifests.manifest import Place, Site, manifest
-from rollouts.manifests.theirs_spec import BackendKind, RouteReference
+from rollouts.manifests.theirs_spec import RouteReference
 from tidegate.core.model import Json
 
 
@@ -114,11 +115,10 @@ def guard_rights(
 
 def route_rights(delivery: str, theirs: RouteReference) -> Rights:
     """The same for two backends of a route."""
-    kinds = {BackendKind.SERVICE: "services", BackendKind.POOL: "inferencepools"}
     workloads = [each.workload for each in theirs.peers.values() if each.workload]
     rows = [
         "list endpointslices",
-        *(f"get {kinds[each.kind]} {each.backend}" for each in theirs.peers.values()),
+        *(f"get {str(each.kind).lower()}s {each.backend}" for each in theirs.peers.values()),
         *(f"get,patch {WORKLOADS[each.kind].plural} {each.name}" for each in workloads),
     ]
     carried = _rights(CARRIED, lease=lease(delivery), kind=HTTP_ROUTES.plural, route=theirs.route)

@@ -31,15 +31,7 @@ from rollouts.kube.resources import (
 )
 from rollouts.manifests.conventions import PLACEHOLDER, cluster_wide
 from rollouts.manifests.manifest import UNPRIVILEGED, Site, manifest
-from rollouts.manifests.pod_spec import (
-    CPU,
-    GPU,
-    GPUS,
-    AutoscaleSpec,
-    CapacityType,
-    KarpenterSpec,
-    WarmPoolSpec,
-)
+from rollouts.manifests.pod_spec import CPU, GPU, GPUS, AutoscaleSpec, CapacityType, KarpenterSpec, WarmPoolSpec
 from tidegate.core.model import Json
 
 SPOT = {
@@ -61,7 +53,9 @@ def gpu_labels(site: Site) -> Mapping[str, str]:
 
 def gpu_amount(site: Site) -> dict[str, str]:
     """What a container asks for to get its GPUs."""
-    return {GPU: str(site.release.accelerators_each)} if site.release.accelerator in GPUS else {}
+    release = site.release
+    each = release.launch.accelerators if release.launch else release.accelerators
+    return {GPU: str(each)} if release.accelerator in GPUS else {}
 
 
 def scheduling(site: Site) -> Json:

@@ -38,16 +38,9 @@ def guarding(
     user: int = 10001,
     pull_secrets: Iterable[str] = (),
 ) -> tuple[Json, ...]:
-    """Its account, its rights, whom it may talk to, and itself.
+    """Its account, its rights, whom it may talk to, and itself; nothing without an image.
 
-    Args:
-        site: the delivery that it guards.
-        image: by digest; empty for no guard.
-        rights: in the delivery's namespace.
-        region: for the lines of its log.
-        place: as `tidegate rollout guard --place` takes it.
-        user: that it runs as.
-        pull_secrets: for the image's registry.
+    `place` is as `tidegate rollout guard --place` takes it.
     """
     if not image:
         return ()

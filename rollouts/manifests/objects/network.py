@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollouts.kube.model import NAME_OF_NAMESPACE
-from rollouts.kube.resources import NETWORK_POLICIES, SERVICES
+from rollouts.kube.resources import NAME_OF_NAMESPACE, NETWORK_POLICIES, SERVICES
 from rollouts.manifests.conventions import PORT_NAME, SERVICE_PORT, canary_service, stable_service
 from rollouts.manifests.manifest import Site, manifest
 from rollouts.manifests.pod_spec import host_in

@@ -81,12 +81,8 @@ def rollout(site: Site, analyses: tuple[Json, ...]) -> Json:
 def steps_of(release: Release, canary: CanarySpec, replicas: int) -> list[Json]:
     """A pause at the beginning and after every weight; a promotion skips what is left.
 
-    Engines of the canary are a share of the stable's, which an autoscaler may change; or a number at first.
-
-    Args:
-        release: what a canary of it gets.
-        canary: how many engines the spec gives it.
-        replicas: engines of the stable.
+    Engines of the canary are a share of the stable's, which an autoscaler may change; or a number at first. `replicas`
+    are engines of the stable.
     """
     if canary.replicas or not release.mirror:
         number = canary.replicas or 1

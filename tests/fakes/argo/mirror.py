@@ -16,8 +16,7 @@ from fakes.kube.store import Event, copied
 
 from rollouts.errors import ApiError, FleetError
 from rollouts.kube.client import DRY_RUN
-from rollouts.kube.model import PatchKind, Request, Resource
-from rollouts.kube.resources import PODS, REPLICA_SETS
+from rollouts.kube.resources import PODS, REPLICA_SETS, PatchKind, Request, Resource
 from tidegate.core.model import Json
 
 Place = tuple[str, str]

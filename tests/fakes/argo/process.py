@@ -25,8 +25,7 @@ from fakes.kube.refusal import Refusal
 
 from rollouts.errors import FleetError
 from rollouts.kube.client import connect
-from rollouts.kube.model import EVERYWHERE
-from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
+from rollouts.kube.resources import DEPLOYMENTS, EVERYWHERE, PODS, REPLICA_SETS, ROLLOUTS, SERVICES
 from tidegate.core.clock import SystemClock
 
 OFTEN = {ROLLOUTS: "", REPLICA_SETS: HASH_LABEL}

@@ -47,9 +47,8 @@ from fakes.argo.world import MANAGER, Cluster, Key, WorkQueue, World
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
-from rollouts.kube.model import MANAGER as TIDEGATE
-from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS, SERVICES, VIRTUAL_SERVICES
+from rollouts.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, ROLLOUTS, SERVICES, VIRTUAL_SERVICES, Resource
+from rollouts.kube.resources import MANAGER as TIDEGATE
 from tidegate.core.model import Json
 
 _KINDS: dict[str, Resource] = {kind.plural: kind for kind in (ROLLOUTS, REPLICA_SETS, PODS)}

@@ -10,12 +10,7 @@ from __future__ import annotations
 
 from fakes.argo.objects import HASH_LABEL, MANAGED_BY, ReplicaSet, annotate
 from fakes.argo.reconciliation import ReconcileError, Reconciliation
-from fakes.argo.replica_sets import (
-    at_desired_counts,
-    current_set_weight,
-    previous_set_weight,
-    selector_of,
-)
+from fakes.argo.replica_sets import at_desired_counts, current_set_weight, previous_set_weight, selector_of
 
 from rollouts.kube.resources import HTTP_ROUTES, VIRTUAL_SERVICES
 from tidegate.core.model import Json

@@ -16,8 +16,7 @@ from fakes.clock import Time
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event
 
-from rollouts.kube.model import EVERYWHERE, Resource
-from rollouts.kube.resources import resource_of
+from rollouts.kube.resources import EVERYWHERE, Resource, resource_of
 from tidegate.core.model import Json
 
 

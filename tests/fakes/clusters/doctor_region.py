@@ -18,11 +18,9 @@ from fakes.kube.api import Api
 from fakes.kube.cluster import FakeCluster, Kept
 from fakes.kube.server import client_of
 
-from rollouts.doctor.diagnosis import diagnose, examine
-from rollouts.doctor.gather import gather, required_access
+from rollouts.doctor.diagnosis import diagnose, examine, gather, required_access
 from rollouts.doctor.model import DiagnosisTarget, EvidenceQuery, Finding, ScrapeInterval, metrics_of
-from rollouts.kube.model import MANAGER, Resource
-from rollouts.kube.resources import DEPLOYMENTS, PODS, ROLLOUTS, resource_of
+from rollouts.kube.resources import DEPLOYMENTS, MANAGER, PODS, ROLLOUTS, Resource, resource_of
 from rollouts.manifests.conventions import RenderPart
 from rollouts.manifests.manifest import Release
 from rollouts.manifests.render import render
@@ -198,8 +196,8 @@ class Region:
         client = client_of(self.api)
         try:
             if twice:
-                return await diagnose(client, self.prometheus, target, self.cluster.time)
-            return examine(await gather(client, self.prometheus, target, self.cluster.time))
+                return await diagnose(client, self.prometheus.ask, target, self.cluster.time)
+            return examine(await gather(client, self.prometheus.ask, target, self.cluster.time))
         finally:
             await client.close()
 

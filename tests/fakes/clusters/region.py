@@ -24,10 +24,10 @@ from rollouts.cluster.guard import Guard
 from rollouts.cluster.model import RegionConfig, Render
 from rollouts.kube.client import KubeClient
 from rollouts.kube.credentials import ApiServer, Credential, CredentialProvider
-from rollouts.kube.model import MANAGER
 from rollouts.kube.objects import is_ready, labels_of, selects
 from rollouts.kube.resources import (
     HTTP_ROUTES,
+    MANAGER,
     PODS,
     REPLICA_SETS,
     ROLLOUTS,
@@ -186,7 +186,7 @@ class ClusterRegion:
             cluster=self.client(transport),
             render=self.render,
             clock=self.time,
-            served=(lambda _: self.users) if self.users.per_second else None,
+            served=(lambda _: self.users.served) if self.users.per_second else None,
             carrier=carrier,
         )
 

@@ -15,8 +15,7 @@ from fakes.kube.store import Event
 
 from rollouts.cluster.model import RegionConfig
 from rollouts.cluster.referenced import ReferencedFleet, TrialNeeds
-from rollouts.kube.model import MANAGER
-from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, LEASES, ROLLOUTS, resource_of
+from rollouts.kube.resources import HTTP_ROUTES, INFERENCE_POOLS, LEASES, MANAGER, ROLLOUTS, resource_of
 from rollouts.manifests.theirs_spec import RolloutReference, SetSpec
 from tidegate.core.model import Json
 

@@ -8,13 +8,13 @@ from fakes.clusters.region import an_image
 from fakes.kube.cluster import FakeCluster
 from fakes.kube.store import Event
 
-from rollouts.kube.model import MANAGER
 from rollouts.kube.resources import (
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     HTTP_ROUTES,
     INFERENCE_POOLS,
     LEASES,
+    MANAGER,
     PODS,
     resource_of,
 )

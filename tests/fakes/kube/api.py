@@ -14,8 +14,7 @@ from fakes.kube.requests import Access, Asked, Call, Effect, Faults, LoseAnswer,
 from fakes.kube.store import has_status, is_custom
 from pydantic_core import to_json
 
-from rollouts.kube.model import PatchKind, Resource
-from rollouts.kube.resources import PODS, SERVICES
+from rollouts.kube.resources import PODS, SERVICES, PatchKind, Resource
 from tidegate.core.model import Json
 
 Served = tuple[int, Json]

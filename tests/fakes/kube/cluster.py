@@ -21,8 +21,7 @@ from fakes.kube.refusal import Refusal, already_exists, bad_request, conflict, i
 from fakes.kube.store import KINDS, Event, Store, collect, copied, copied_from_store, has_status, is_custom
 from jsonpointer import JsonPointerException
 
-from rollouts.kube.model import PatchKind, Resource
-from rollouts.kube.resources import NAMESPACES
+from rollouts.kube.resources import NAMESPACES, PatchKind, Resource
 from tidegate.core.model import Json
 
 CONTROLLER = "controller"

@@ -12,8 +12,7 @@ import pytest
 
 from rollouts.errors import Conflict, Invalid, NotFound
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import PatchKind
-from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS, SERVICES
+from rollouts.kube.resources import CONFIG_MAPS, DEPLOYMENTS, ROLLOUTS, SERVICES, PatchKind
 from tidegate.core.model import Json
 
 MARK = "tidegate.dev/contract"

@@ -12,7 +12,7 @@ from typing import Any
 from fakes.kube.refusal import Refusal
 from fakes.kube.store import copied
 
-from rollouts.kube.model import Resource
+from rollouts.kube.resources import Resource
 from tidegate.core.model import Json
 
 Path = tuple[str, ...]

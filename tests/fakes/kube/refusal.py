@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollouts.kube.model import Resource
+from rollouts.kube.resources import Resource
 from tidegate.core.model import Json
 
 

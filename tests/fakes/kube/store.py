@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from rollouts.kube.model import Resource
-from rollouts.kube.resources import ACCESS_REVIEWS, RESOURCES
+from rollouts.kube.resources import ACCESS_REVIEWS, RESOURCES, Resource
 from tidegate.core.model import Json
 
 _BUILT_IN = ("", "apps", "autoscaling", "batch", "policy")

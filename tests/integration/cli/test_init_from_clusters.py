@@ -13,8 +13,7 @@ from fakes.kube.server import FakeServers, serving
 from fakes.terminal import Tidegate
 
 from pipelines.adapters.specs import read_delivery
-from rollouts.kube.model import Resource
-from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, POD_MONITORS, ROLLOUTS
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, POD_MONITORS, ROLLOUTS, Resource
 from rollouts.manifests.conventions import TrafficRouter
 from rollouts.manifests.theirs_spec import ReferencedFleetSpec, RouteFleetSpec
 from tidegate.core.model import Json

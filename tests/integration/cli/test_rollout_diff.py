@@ -11,8 +11,7 @@ from fakes.fleet import IMAGE
 from fakes.kube.server import FakeServers, one_region
 from fakes.terminal import Said, Tidegate
 
-from rollouts.kube.model import PatchKind
-from rollouts.kube.resources import ROLLOUTS, resource_of
+from rollouts.kube.resources import ROLLOUTS, PatchKind, resource_of
 
 REGION = "prod-eu-west-1"
 EXAMPLE = Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml"

@@ -16,6 +16,8 @@ from pipelines.spec.delivery import Delivery
 from pipelines.spec.workflow import account_of
 from pipelines.workflow.model import ENGINE, workflow
 from pipelines.workflow.render import blueprint_of, rendered, supporting_resources
+from rollouts.manifests.theirs_spec import ReferencedFleetSpec
+from tidegate.core.errors import UsageError
 from tidegate.core.model import Json
 from tidegate.core.spec import SpecError, parse_spec
 
@@ -32,6 +34,15 @@ def read(**workflow: Any) -> Delivery:
 def test_a_base_may_be_a_folder_of_the_pinned_image_it_is_built_in() -> None:
     spec = read(build={"base": "/bases/vllm", "image": PINNED})
     assert spec.workflow and spec.workflow.build and spec.workflow.build.base == "/bases/vllm"
+
+
+def test_a_build_beside_a_rollout_of_others_is_refused_for_want_of_a_node() -> None:
+    names = dict.fromkeys(("name", "container", "stable_service", "canary_service", "route"), "chat")
+    region = {"entry": "https://eu.example", "prometheus": "http://p.example"}
+    theirs = {"kind": "argo", "namespace": "llm", "rollout": names, "regions": {"eu-west-1": region}}
+    whole = blueprint("gpu-build").model_copy(update={"fleet": ReferencedFleetSpec.model_validate(theirs)})
+    with pytest.raises(UsageError, match=r"^workflow\.build: found a fleet of others"):
+        rendered(whole)
 
 
 def test_where_steps_may_go_can_be_written_down() -> None:

@@ -1,4 +1,4 @@
-"""What a Rollout's state means: health and requests of recorded ones, who aborted, what an undo asks for again.
+"""What a Rollout's state means: health and requests of recorded ones, who aborted, what is asked for again.
 
 `tests/golden/rollouts/README.md` says where the records come from.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,10 @@ from typing import Any
 import pytest
 
 from rollouts.argo import actions
-from rollouts.argo.actions import INJECTED, Requests, original_template
-from rollouts.argo.model import Rollout
-from rollouts.argo.state import health_of, was_aborted_by_hand
+from rollouts.argo.actions import INJECTED, original_template, templates_match
+from rollouts.argo.model import Rollout, health_of, revision_of, was_aborted_by_hand
 from rollouts.errors import NotPossible
-from rollouts.kube.model import STRICT, Request
-from rollouts.kube.resources import ROLLOUTS
+from rollouts.kube.resources import STRICT, Request
 from tidegate.core.model import Json
 
 RECORDS = Path(__file__).parents[3] / "golden" / "rollouts"
@@ -49,7 +46,8 @@ def test_requests(state: str, action: str) -> None:
         with pytest.raises(NotPossible, match=wanted):
             _decided(action, record(state, "rollout"))
         return
-    requests = _decided(action, record(state, "rollout"))
+    request = _decided(action, record(state, "rollout"))
+    requests = [request] if request else []
     assert [_sent(request) for request in requests] == [_wanted(request) for request in wanted]
     assert all(request.query == STRICT for request in requests)
 
@@ -63,17 +61,10 @@ def _wanted(record: Json) -> tuple[object, ...]:
     return record["method"], record["path"], record["content_type"], json.dumps(record["body"])
 
 
-def _decided(action: str, rollout: Json) -> Requests:
-    verb, _, given = action.partition(":")
-    match verb:
-        case "to_step":
-            return actions.to_step(rollout, int(given))
-        case "undo":
-            sets = json.loads((RECORDS / "replica-sets.json").read_text())
-            return actions.change(ROLLOUTS, rollout, actions.undo(rollout, sets, int(given)))
-        case _:
-            decide: Callable[[Json], Requests] = getattr(actions, verb)
-            return decide(rollout)
+def _decided(action: str, rollout: Json) -> Request | None:
+    verb, _, step = action.partition(":")
+    decided: Request | None = getattr(actions, verb)(rollout, *([int(step)] if step else []))
+    return decided
 
 
 def aborted(reason: str, message: str) -> dict[str, object]:
@@ -106,6 +97,14 @@ FAILED = {"name": "errors", "status": "Failed", "message": "burns"}
 )
 def test_an_abort_without_a_reason_is_somebodys(status: dict[str, object], by_hand: bool) -> None:
     assert was_aborted_by_hand(Rollout({"metadata": {"name": "chat"}, "status": status})) is by_hand
+
+
+def test_a_template_that_is_there_but_for_what_an_api_server_fills_in_is_not_asked_for_again() -> None:
+    now = record("healthy", "rollout")["spec"]["template"]
+    sets = json.loads((RECORDS / "replica-sets.json").read_text())
+    now["spec"] |= {"volumes": [], "hostname": "", "affinity": None}
+    same = [revision_of(each) for each in sets if templates_match(now, original_template(each))]
+    assert same == [5]
 
 
 def test_what_the_controller_put_into_a_template_is_not_asked_for() -> None:

@@ -12,8 +12,7 @@ from fakes.kube.store import Event
 
 from rollouts.cluster.model import version_labels
 from rollouts.errors import FleetError, NotPossible, Overruled
-from rollouts.kube.model import MANAGER, Resource
-from rollouts.kube.resources import PODS, REPLICA_SETS, ROLLOUTS, SERVICES
+from rollouts.kube.resources import MANAGER, PODS, REPLICA_SETS, ROLLOUTS, SERVICES, Resource
 from rollouts.manifests.conventions import TrafficRouter, stable_service
 from rollouts.manifests.manifest import Release, Site
 from rollouts.manifests.objects.access import access
@@ -309,6 +308,13 @@ class TestEnginesThatDoNotCome:
         region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
         with pytest.raises(NotPossible, match="is paused by hand"):
             await region.fleet.deploy(an_image("2"))
+
+    async def test_who_holds_a_trial_holds_its_promotion(self, region: ClusterRegion) -> None:
+        await on_trial(region, weight=50)
+        region.edit_rollout(lambda rollout: rollout["spec"].update(paused=True))
+        with pytest.raises(NotPossible, match="is paused by hand"):
+            await region.fleet.promote()
+        assert (region.rollout["spec"]["paused"], region.splits[-1]) == (True, (50, 0))
 
 
 class TestWhatOthersAskFor:

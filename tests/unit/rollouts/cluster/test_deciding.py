@@ -9,20 +9,16 @@ import pytest
 from rollouts.argo.model import Rollout, entry_step, path_to_weight
 from rollouts.cluster.traffic_verification import Verification, counted_between, verify_mirror, verify_share
 from rollouts.errors import (
-    ApiError,
-    Conflict,
     EngineDidNotStart,
     FleetError,
     Forbidden,
     Invalid,
     NotFound,
     NotPossible,
-    TooManyRequests,
-    Unauthorized,
     Unreachable,
 )
 from rollouts.kube.objects import pod_problems, start_failure
-from rollouts.kube.retry import RetryPolicy, deadline, is_transient, time_left
+from rollouts.kube.retry import RetryPolicy, is_transient, time_left
 from tidegate.core.model import Json
 from tidegate.testing import FakeClock
 
@@ -146,20 +142,6 @@ class TestPatience:
     @pytest.mark.parametrize(
         "error",
         [
-            Unreachable("away"),
-            Conflict("somebody was faster", status=409),
-            TooManyRequests("busy", status=429),
-            ApiError("no leader", status=503),
-            Unauthorized("expired", status=401),
-        ],
-    )
-    async def test_what_passes_is_waited_for(self, error: FleetError) -> None:
-        clock = FakeClock()
-        assert await RetryPolicy(clock, seconds=60).run(Silent(clock, error, until=50)) == "done"
-
-    @pytest.mark.parametrize(
-        "error",
-        [
             NotPossible("no canary"),
             EngineDidNotStart("it died"),
             Forbidden("rbac", status=403),
@@ -193,10 +175,3 @@ class TestPatience:
             await RetryPolicy(clock, seconds=60, within=7).run(lambda: RetryPolicy(clock, seconds=600).run(below))
         assert clock.elapsed == 7
         assert time_left() == math.inf
-
-    async def test_an_inner_deadline_does_not_lengthen_the_outer_one(self) -> None:
-        clock = FakeClock()
-        with deadline(clock, 5), deadline(clock, 50):
-            assert time_left() == 5
-        with deadline(clock, 50), deadline(clock, 5):
-            assert time_left() == 5

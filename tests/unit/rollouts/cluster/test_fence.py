@@ -13,8 +13,7 @@ from fakes.kube.requests import Call, Fault, LoseAnswer, Meanwhile, Refuse
 from rollouts.cluster.carrier import LIVE_SECONDS, Carrier, read_lease
 from rollouts.cluster.fleet import ArgoFleet
 from rollouts.errors import FleetError, NotTheCarrier
-from rollouts.kube.model import MANAGER
-from rollouts.kube.resources import HTTP_ROUTES, LEASES, ROLLOUTS
+from rollouts.kube.resources import HTTP_ROUTES, LEASES, MANAGER, ROLLOUTS
 from rollouts.manifests.conventions import CARRIER, lease
 
 RESUMED = Carrier(token="delivery-1-resumed", who="laptop (process 9)", over=frozenset({DELIVERER.token}))

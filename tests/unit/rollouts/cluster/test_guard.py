@@ -6,11 +6,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from fakes.argo.objects import stamp
-from fakes.clock import SimulatedTime
 from fakes.clusters.region import DELIVERER, LABELS, NAME, ClusterRegion, an_image
 from fakes.clusters.region import on_trial as brought_on_trial
 from fakes.kube.refusal import Refusal
@@ -180,32 +179,6 @@ async def test_an_api_server_that_comes_back_ends_no_trial_that_lives(region: Cl
         region.api.come_back()
         assert await looks(guard if seen_before else region.guard(), region, UNATTENDED_SECONDS + 60) == []
     assert region.splits[-1] == (50, 0)
-
-
-class Behind:
-    """A clock that is wrong by so much, and goes at the same pace."""
-
-    def __init__(self, time: SimulatedTime, wrong: timedelta) -> None:
-        self._time, self._wrong = time, wrong
-
-    def now(self) -> datetime:
-        return self._time.now() + self._wrong
-
-    def monotonic(self) -> float:
-        return self._time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await self._time.sleep(seconds)
-
-
-@pytest.mark.parametrize("hours", [-2, 0, 2])
-async def test_a_trial_that_is_carried_stays_whatever_clocks_say(region: ClusterRegion, hours: int) -> None:
-    fleet = await on_trial(region)
-    clock = Behind(region.time, timedelta(hours=hours))  # type: ignore[arg-type]
-    async with carried(region, fleet):
-        assert await looks(region.guard(clock), region, 2 * UNATTENDED_SECONDS) == []
-    assert region.splits[-1] == (50, 0)
-    assert holder(region) == CARRIER.token
 
 
 async def test_a_carrier_that_is_heard_of_at_the_last_moment_keeps_its_region(region: ClusterRegion) -> None:

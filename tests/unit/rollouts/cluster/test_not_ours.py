@@ -95,15 +95,6 @@ async def test_one_object_of_somebody_else_is_enough_of_whatever_kind(manifest: 
     assert written(region) == []
 
 
-async def test_another_deliverys_object_is_not_this_ones(occupied: ClusterRegion) -> None:
-    region = ClusterRegion()
-    service = dict(region.plainly(an_image("1"))[0])
-    service["metadata"] = {**service["metadata"], "labels": {"tidegate.dev/delivery": "chat"}}
-    region.cluster.create(SERVICES, service)
-    with pytest.raises(NotOurs, match="of delivery chat"):
-        await region.fleet.deploy(an_image("1"))
-
-
 class TestOneThatComesInBetween:
     """Somebody makes objects of our names after all was looked at."""
 

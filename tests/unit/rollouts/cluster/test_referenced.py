@@ -16,14 +16,7 @@ from rollouts.cluster.referenced import TrialNeeds, misfits
 from rollouts.cluster.snapshot import RegionSnapshot
 from rollouts.errors import Overruled, Unfit
 from rollouts.kube.objects import is_ready
-from rollouts.kube.resources import (
-    DEPLOYMENTS,
-    HTTP_ROUTES,
-    INFERENCE_POOLS,
-    PODS,
-    REPLICA_SETS,
-    ROLLOUTS,
-)
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, INFERENCE_POOLS, PODS, REPLICA_SETS, ROLLOUTS
 from rollouts.manifests.objects.access import guard_rights
 from rollouts.model import RegionPhase
 from tidegate.core.model import Json

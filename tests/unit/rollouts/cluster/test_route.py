@@ -20,13 +20,7 @@ from rollouts.cluster.guard import Guard
 from rollouts.cluster.peers import RoutePlace
 from rollouts.cluster.route import RouteFleet
 from rollouts.errors import EngineDidNotStart, FleetError, NotOurs, NotPossible, NotTheCarrier, Overruled, Unfit
-from rollouts.kube.resources import (
-    DEPLOYMENTS,
-    HTTP_ROUTES,
-    INFERENCE_POOLS,
-    PODS,
-    SERVICES,
-)
+from rollouts.kube.resources import DEPLOYMENTS, HTTP_ROUTES, INFERENCE_POOLS, PODS, SERVICES
 from rollouts.manifests.conventions import ROUTE_NOTES
 from rollouts.manifests.theirs_spec import RouteReference
 from rollouts.model import RegionPhase

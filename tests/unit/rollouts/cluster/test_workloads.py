@@ -54,4 +54,4 @@ def test_fields_and_the_number_of_engines_are_asked_for_and_given_back() -> None
     ],
 )
 def test_it_is_up_once_all_its_engines_are_new_and_ready(kind: WorkloadKind, status: Json, told: str) -> None:
-    assert what_is_missing(found(**{"observedGeneration": 3} | status), theirs(kind)) == told
+    assert next(what_is_missing(found(**{"observedGeneration": 3} | status), theirs(kind)), "") == told

@@ -11,7 +11,6 @@ from fakes.kube.refusal import Refusal
 
 from rollouts.doctor.diagnosis import CHECKS
 from rollouts.doctor.model import EvidenceQuery
-from rollouts.kube.model import Resource
 from rollouts.kube.resources import (
     ADMISSION_BINDINGS,
     ADMISSION_POLICIES,
@@ -22,6 +21,7 @@ from rollouts.kube.resources import (
     ROLLOUTS,
     SERVICES,
     VIRTUAL_SERVICES,
+    Resource,
 )
 from rollouts.manifests.conventions import GUARD, guard
 from tidegate.core.access import CredentialMissing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,10 +12,9 @@ from fakes.kube.api import Api
 from fakes.kube.requests import Fault, LoseAnswer, LoseRequest
 from fakes.kube.server import fixed
 
-from rollouts.errors import Forbidden, NoConnection, TooManyRequests, Unreachable
+from rollouts.errors import NoConnection, TooManyRequests, Unreachable
 from rollouts.kube.client import KubeClient
-from rollouts.kube.model import AccessReview
-from rollouts.kube.resources import CONFIG_MAPS, PODS, ROLLOUTS
+from rollouts.kube.resources import CONFIG_MAPS, PODS, AccessReview
 
 Body = dict[str, Any]
 
@@ -29,23 +27,8 @@ async def test_each_object_of_a_list_says_what_it_is(client: KubeClient) -> None
     for name in "ab":
         await client.create(CONFIG_MAPS, note(name))
     listed = await client.list(CONFIG_MAPS)
-    found = [(each["apiVersion"], each["kind"], each["metadata"]["name"]) for each in listed.items]
+    found = [(each["apiVersion"], each["kind"], each["metadata"]["name"]) for each in listed]
     assert found == [("v1", "ConfigMap", "a"), ("v1", "ConfigMap", "b")]
-
-
-async def test_rights_and_versions_and_plain_pages(client: KubeClient, api: Api) -> None:
-    api.access.allow_only({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]})
-    assert await client.allowed(AccessReview(verb="get", resource=PODS))
-    assert not await client.allowed(AccessReview(verb="patch", resource=ROLLOUTS, subresource="status"))
-    assert json.loads(await client.text("/version"))["gitVersion"].startswith("v1.")
-    api.texts["/metrics"] = lambda: "up 1\n"
-    assert await client.text("/metrics") == "up 1\n"
-
-
-async def test_what_is_not_allowed_is_said(client: KubeClient, api: Api) -> None:
-    api.access.allow_only()
-    with pytest.raises(Forbidden, match=r"^GET pods/a: .*cannot get resource"):
-        await client.get(PODS, "a")
 
 
 # What is repeated.

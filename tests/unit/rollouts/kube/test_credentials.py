@@ -68,18 +68,6 @@ async def test_a_credential_is_kept_until_shortly_before_its_end(
     assert (await access.credential()).authorization == f"Bearer token-{given}"
 
 
-async def test_an_expired_token_is_renewed_before_the_server_sees_it(
-    client: KubeClient, issuer: Issuer, api: Api, time: SimulatedTime
-) -> None:
-    api.access.require("token-1")
-    await client.list(PODS)
-    time.advance(15 * 60)
-    api.access.require("token-2")
-    await client.list(PODS)
-    assert issuer.given == 2
-    assert len(api.calls) == 2
-
-
 async def test_a_refused_token_is_renewed_once_however_many_were_refused(
     client: KubeClient, issuer: Issuer, api: Api
 ) -> None:

@@ -116,12 +116,6 @@ def test_a_write_is_repeated_only_when_nothing_can_have_been_done(error: FleetEr
     assert may_repeat(error, changes_nothing=False) is write
 
 
-def test_pauses_double_up_to_a_limit() -> None:
-    backoff = Backoff(first_seconds=1, most_seconds=5)
-    almost = 0.999999
-    assert [round(backoff.pause(n, almost)) for n in (1, 2, 3, 4, 40, 10**6)] == [1, 2, 4, 5, 5, 5]
-
-
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))
 def test_chance_takes_away_at_most_half(failures: int, chance: float) -> None:
     backoff = Backoff()

@@ -14,8 +14,7 @@ from fakes.kube.server import fixed
 from rollouts.errors import NoAccess
 from rollouts.kube.client import KubeClient
 from rollouts.kube.credentials import ApiServer, Credential, CredentialProvider
-from rollouts.kube.model import EVERYWHERE, AccessReview
-from rollouts.kube.resources import NODES, PODS, ROLES, ROLLOUTS
+from rollouts.kube.resources import EVERYWHERE, NODES, PODS, ROLES, ROLLOUTS, AccessReview
 
 ROLLOUT = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "a"}}
 OTHER = ROLLOUT | {"metadata": {"name": "a", "namespace": "other"}}

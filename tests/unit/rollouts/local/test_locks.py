@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.state import StateFolder
-from rollouts.local.locks import (
-    LEASE,
-    LOCK,
-    HeartbeatMonitor,
-    Layout,
-    delivery_runs,
-    end_lease,
-    holder,
-    lend,
-)
+from rollouts.local.locks import LEASE, LOCK, HeartbeatMonitor, Layout, delivery_runs, end_lease, holder, lend
 from tidegate.testing import FakeClock
 
 

@@ -8,17 +8,8 @@ from pathlib import Path
 import pytest
 
 from rollouts.local import scrape_config
-from rollouts.model import EngineSet, Role
 
 CONFIG = scrape_config.config(Path("/state/targets.json"), Path("/state/rules.yml"))
-CANARY = EngineSet(role=Role.CANARY, version="7", digest="d", url="http://127.0.0.1:8007", ready=True)
-
-
-def test_an_engine_is_labelled_with_service_region_role_and_version() -> None:
-    (target,) = scrape_config.engine_targets("chat", "eu-west-1", [CANARY])
-    assert target["targets"] == ["127.0.0.1:8007"]
-    arm = {"service": "chat", "region": "eu-west-1", "role": "canary", "version": "7"}
-    assert target["labels"] == {"part": "engine"} | arm
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rollouts.local.engines import RestartSupervisor, RunningEngine
+from rollouts.local.region import RestartSupervisor, RunningEngine
 from rollouts.model import Engine
 from tidegate.testing import FakeClock, FakeEngine, FakeEngines, an_engine
 

@@ -11,11 +11,9 @@ import pytest
 
 from rollouts.base import RegionSplit
 from rollouts.local import xds
-from rollouts.local.xds import Upstream
-from rollouts.model import Role
 
 STABLE, CANARY, PREVIOUS = "6", "7", "5"
-ENGINE = Upstream(role=Role.CANARY, version=CANARY, port=8007)
+ENGINE = {f"canary_{CANARY}": 8007}
 
 
 def route(target: RegionSplit) -> dict[str, Any]:
@@ -74,13 +72,13 @@ def test_streams_have_no_deadline_but_silence_has() -> None:
 
 
 def test_every_request_has_a_connection_of_its_own() -> None:
-    (resource,) = xds.clusters([ENGINE], generation="1")["resources"]
+    (resource,) = xds.clusters(ENGINE, generation="1")["resources"]
     (options,) = resource["typed_extension_protocol_options"].values()
     assert options["common_http_protocol_options"]["max_requests_per_connection"] == 1
 
 
 def test_wrong_answers_never_eject_a_canary() -> None:
-    (resource,) = xds.clusters([ENGINE], generation="1")["resources"]
+    (resource,) = xds.clusters(ENGINE, generation="1")["resources"]
     detection = resource["outlier_detection"]
     assert detection["enforcing_consecutive_5xx"] == detection["enforcing_consecutive_gateway_failure"] == 0
     assert detection["consecutive_local_origin_failure"] > 0

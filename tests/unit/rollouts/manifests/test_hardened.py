@@ -60,42 +60,6 @@ def test_the_keys_are_an_administrators_and_not_a_deliverys() -> None:
     )
 
 
-GUARD = "registry.example.com/tidegate@sha256:" + "5" * 64
-
-
-def guarded(**changes: Any) -> dict[tuple[str, str], Json]:
-    objects = render(fleet_spec(**changes), release(guard=GUARD), parts=(RenderPart.SETUP,))
-    return {(each["kind"], each["metadata"]["name"]): each for each in objects}
-
-
-def test_a_guard_has_no_more_rights_than_a_way_back_needs() -> None:
-    rules = guarded()["Role", "support-llm-guard"]["rules"]
-    granted = {(kind, verb) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]}
-    assert not {verb for _, verb in granted} & {"delete", "deletecollection", "watch", "*"}
-    assert {kind for kind, verb in granted if verb == "create"} == {"leases"}
-    named = [rule["resources"][0] for rule in rules if "resourceNames" not in rule]
-    assert named == ["leases", "pods", "replicasets"]
-    (subject,) = guarded()["RoleBinding", "support-llm-guard"]["subjects"]
-    assert (subject["kind"], subject["name"]) == ("ServiceAccount", "support-llm-guard")
-
-
-def test_a_guards_pod_is_nobodys_engine_and_nobodys_to_ask() -> None:
-    objects = guarded()
-    template = objects["Deployment", "support-llm-guard"]["spec"]["template"]
-    engines = objects["NetworkPolicy", "support-llm"]["spec"]["podSelector"]["matchLabels"]
-    own = objects["NetworkPolicy", "support-llm-guard"]["spec"]
-    assert not engines.items() & template["metadata"]["labels"].items()
-    assert own["podSelector"]["matchLabels"] == template["metadata"]["labels"]
-    assert "ingress" not in own
-    assert "Ingress" in own["policyTypes"]
-    assert "169.254.169.254/32" in str(own["egress"])
-
-
-def test_a_guard_is_an_administrators_and_not_a_deliverys() -> None:
-    serving = render(fleet_spec(), release(guard=GUARD), parts=(RenderPart.SERVING,))
-    assert [each for each in serving if each["metadata"]["name"].endswith("-guard")] == []
-
-
 @pytest.mark.parametrize(("policy", "said"), [("warn", []), ("refuse", ["--key-policy", "refuse"])])
 def test_an_engine_that_was_compiled_for_another_machine_is_refused_where_the_spec_says_so(
     policy: str, said: list[str]

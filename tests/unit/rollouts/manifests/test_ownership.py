@@ -66,11 +66,6 @@ def test_what_carries_the_deliverys_label_is_its_own() -> None:
     assert foreign_object(service(labels={DELIVERY: "chat"}), "chat") is None
 
 
-def test_anything_else_is_somebody_elses_by_kind_name_and_place() -> None:
-    other = foreign_object(service(labels={"app.kubernetes.io/managed-by": "Helm"}), "chat")
-    assert str(other) == "Service chat-stable in serving is not tidegate's (managed by Helm)"
-
-
 def test_of_two_who_wrote_in_one_second_the_other_is_named() -> None:
     now = "2026-01-01T00:00:00Z"
     for entries in ([wrote("tidegate", now), wrote("helm", now)], [wrote("helm", now), wrote("tidegate", now)]):

@@ -37,12 +37,6 @@ def test_what_the_spec_says_again_is_said() -> None:
     assert with_preserved_fields(route, live)["spec"]["hostnames"] == ["new.example.com", "eu-west-1.example.com"]
 
 
-def test_filters_of_others_are_not_kept() -> None:
-    live = one("HTTPRoute")
-    live["spec"]["rules"][0]["filters"] = [{"type": "URLRewrite", "urlRewrite": {"hostname": "elsewhere"}}]
-    assert with_preserved_fields(one("HTTPRoute"), live) == one("HTTPRoute")
-
-
 def test_a_rollout_keeps_the_attempt_of_its_version_and_of_no_other() -> None:
     live = tried(one("Rollout"), 3)
     assert with_preserved_fields(one("Rollout"), live) == live

@@ -61,21 +61,6 @@ def steps(*weights: int, mirror: int = 100, engines: int = 4, **canary: int) -> 
     return steps_of(release(mirror=mirror, weights=weights), CanarySpec.model_validate(canary), engines)
 
 
-def test_a_canary_of_few_engines_gets_more_before_it_gets_more_users() -> None:
-    assert steps(5, 25, 50, engines=8, mirror=10) == [
-        {"setCanaryScale": {"weight": 10}},
-        {"pause": {}},
-        {"setWeight": 5},
-        {"pause": {}},
-        {"setCanaryScale": {"weight": 25}},
-        {"setWeight": 25},
-        {"pause": {}},
-        {"setCanaryScale": {"weight": 50}},
-        {"setWeight": 50},
-        {"pause": {}},
-    ]
-
-
 @pytest.mark.parametrize(
     ("mirror", "canary", "first"),
     [
@@ -90,12 +75,6 @@ def test_how_many_engines_a_canary_begins_with(mirror: int, canary: dict[str, in
 
 WANTED = AutoscaleSpec(min_replicas=1, max_replicas=4)
 ALL = signals(Site(fleet=fleet_spec(), release=release()), WANTED)
-
-
-def test_each_target_has_its_signal() -> None:
-    assert {signal.name: signal.target for signal in ALL} == {"waiting": 4.0, "kv-cache": 0.75}
-    only = AutoscaleSpec(min_replicas=1, max_replicas=4, waiting=None)
-    assert [signal.name for signal in signals(Site(fleet=fleet_spec(), release=release()), only)] == ["kv-cache"]
 
 
 @pytest.mark.parametrize("signal", ALL, ids=lambda signal: signal.name)
