@@ -21,7 +21,6 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from engine_images.adapters.found_environment import PYTHON_VARIABLE, found_environment
-from engine_images.arguments.serving import loaders_in
 from engine_images.choices import EnginePlatform
 from engine_images.environment.recipe import (
     CPU_TORCH,
@@ -246,7 +245,6 @@ def _describe(home: Path, platform: EnginePlatform) -> EngineEnvironment:
         recipe=_stamped(home) or "",
         platform=platform,
         site_packages=site_packages,
-        loaders=loaders_in(lambda package: any(distributions(name=package, path=list(site_packages)))),
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from packaging.version import Version
 from pydantic import ValidationError
 
-from engine_images.arguments.serving import loaders_in
 from engine_images.choices import EnginePlatform
 from engine_images.environment.recipe import RECIPES
 from engine_images.errors import EnvironmentMissing
@@ -92,5 +91,4 @@ def found_environment(python: Path, platform: EnginePlatform | None) -> EngineEn
         recipe=facts.digest,
         platform=facts.platform,
         site_packages=facts.site_packages,
-        loaders=loaders_in(facts.packages.__contains__),
     )

@@ -80,7 +80,7 @@ KIND_OF = {
         ),
         "integer",
     ),
-    **dict.fromkeys(("enable-eplb", "enable-lora", "enable-sleep-mode"), "flag"),
+    "enable-lora": "flag",
 }
 """The arguments that tidegate reasons about."""
 

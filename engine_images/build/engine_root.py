@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine_images.build.model import BuildRequest
-from engine_images.entrypoint.runtime_directory import STATE_FILE, running_engine
+from engine_images.entrypoint.runtime_directory import STATE_FILE, is_running
 from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import (
     CACHE_FOLDER,
@@ -113,7 +113,7 @@ def tidy_cache(cache: Path) -> None:
 def sweep(runs: Path) -> None:
     """Remove the folders of engines that have ended. One that starts just now is older than no minute."""
     for life in runs.glob(f"*/{STATE_FILE}"):
-        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and running_engine(life.parent) is None:
+        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and not is_running(life.parent):
             shutil.rmtree(life.parent, ignore_errors=True)
 
 

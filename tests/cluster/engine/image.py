@@ -26,7 +26,7 @@ from slo.metrics import TARGET
 
 SITE = "/opt/standin"
 PYTHON = "python3"
-"""Of the base image; the preStop hook starts it too."""
+"""Of the base image; what brings weights starts it too."""
 LIBRARIES = (
     *("anyio", "certifi", "cffi", "click", "cryptography", "h11", "httpcore", "httpx", "idna", "jinja2", "markupsafe"),
     *("prometheus-client", "pycparser", "starlette", "tokenizers", "typing-extensions", "uvicorn"),

@@ -161,8 +161,6 @@ class Process1:
     port: int
     run: Path
     output: Path
-    python: str
-    root: Path
 
     @property
     def url(self) -> str:
@@ -187,13 +185,6 @@ class Process1:
                     return self
             time.sleep(0.1)
         raise AssertionError(f"not ready: {self.output.read_text()[-2000:]}")
-
-    def drain(self) -> int:
-        """The preStop hook: the exit code of `drain`."""
-        command = [self.python, "-m", PACKAGE, "drain", "--run", str(self.run)]
-        return subprocess.run(
-            command, env=import_environment(self.root), timeout=PATIENCE_SECONDS, check=False
-        ).returncode
 
     def events(self) -> list[dict[str, Any]]:
         """What it said itself, line by line."""
@@ -253,7 +244,7 @@ def start_process_1(
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    return Process1(process, port, run, output, python, root)
+    return Process1(process, port, run, output)
 
 
 async def open_streams(client: httpx.AsyncClient, number: int, **asked: object) -> list[asyncio.Task[list[str]]]:

@@ -109,10 +109,11 @@ def test_two_engines_do_not_share_a_folder(tmp_path: Path, start: Start) -> None
 KEY = {"torch": "2.13.0+cpu", "cpu": "x86_64 avx512f", "argument:--max-model-len": "1024", "env:VLLM_PLUGINS": "a"}
 
 
-def test_another_machine_is_refused_where_the_operator_wants_it(tmp_path: Path, start: Start) -> None:
-    engine = start(write_engine_root(tmp_path, key=KEY), "--key-policy", "refuse")
-    assert engine.wait() == 5
-    assert "torch: built with 2.13.0+cpu, here nothing" in reason_of(engine)
+def test_another_machine_is_told_factor_by_factor(tmp_path: Path, start: Start) -> None:
+    engine = start(write_engine_root(tmp_path, key=KEY)).until_ready()
+    found = engine.get("/tidegate/status").json()["compile_key"]["differences"]
+    assert "torch: built with 2.13.0+cpu, here nothing" in found
+    assert found == [event["factor"] for event in engine.events() if event["event"] == "the compile key differs"]
 
 
 def test_a_server_that_does_not_start(tmp_path: Path, start: Start) -> None:

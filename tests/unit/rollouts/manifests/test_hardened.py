@@ -94,13 +94,3 @@ def test_a_guards_pod_is_nobodys_engine_and_nobodys_to_ask() -> None:
 def test_a_guard_is_an_administrators_and_not_a_deliverys() -> None:
     serving = render(fleet_spec(), release(guard=GUARD), parts=(RenderPart.SERVING,))
     assert [each for each in serving if each["metadata"]["name"].endswith("-guard")] == []
-
-
-@pytest.mark.parametrize(("policy", "said"), [("warn", []), ("refuse", ["--key-policy", "refuse"])])
-def test_an_engine_that_was_compiled_for_another_machine_is_refused_where_the_spec_says_so(
-    policy: str, said: list[str]
-) -> None:
-    objects = render(fleet_spec(), release(key_policy=policy))
-    (pod,) = (each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Rollout")
-    words = pod["containers"][0]["args"]
-    assert [word for word in words if word in {"--key-policy", "refuse", "warn"}] == said
