@@ -28,7 +28,6 @@ LOADERS = ("safetensors", "runai_streamer", "fastsafetensors")
 vLLM needs a package for each but the first, and says so when it starts."""
 DEFAULT_MEMORY_UTILIZATION = 0.92
 """The share of a GPU's memory that vLLM 0.32 takes."""
-DEFAULT_LORA_RANK = 16
 
 
 def _adapters(value: JsonValue) -> tuple[tuple[str, str], ...]:
@@ -80,11 +79,6 @@ class Serving(Value):
     block_size: Count = Field(None, alias="block-size")
     lora: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_adapters)] = Field((), alias="lora-modules")
     """Name and path of each adapter that is loaded at start."""
-    lora_enabled: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(False, alias="enable-lora")
-    max_loras: Parts = Field(1, alias="max-loras")
-    max_lora_rank: Annotated[int, BeforeValidator(lambda value: read_count(value) or DEFAULT_LORA_RANK)] = Field(
-        DEFAULT_LORA_RANK, alias="max-lora-rank"
-    )
     draft: str | None
     """Where the model is that guesses tokens for it."""
 

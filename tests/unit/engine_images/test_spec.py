@@ -91,13 +91,13 @@ def test_an_argument_is_written_as_on_the_command_line_without_dashes(name: str)
 
 
 def test_every_wrong_argument_is_told_at_once_with_its_line() -> None:
-    text = "vllm:\n  version: 0.32.0\n  args:\n    max-model-len: long\n    dtype: bfloat61\n    enable-lora: 1\n"
+    text = "vllm:\n  version: 0.32.0\n  args:\n    max-model-len: long\n    dtype: bfloat61\n    max-num-seqs: many\n"
     assert problem(text).splitlines() == [
         "engine.yaml:4: vllm.args.max-model-len: found 'long'; "
         "expected a whole number, one such as 8k (8000) or 8K (8192), or auto",
         "engine.yaml:5: vllm.args.dtype: found 'bfloat61'; "
         "expected one of auto, bfloat16, float, float16, float32, half",
-        "engine.yaml:6: vllm.args.enable-lora: found 1; expected true or false",
+        "engine.yaml:6: vllm.args.max-num-seqs: found 'many'; expected a whole number",
     ]
 
 
