@@ -175,7 +175,7 @@ async def test_an_engine_that_runs_eagerly_is_laid_out_and_never_started(machine
 async def test_a_miss_fails_the_build_and_names_the_factor(machine: Machine) -> None:
     machine.behaviour.misses = True
 
-    with pytest.raises(NotProven, match=r"model_config\.dtype: float32 here, bfloat16 in the other"):
+    with pytest.raises(NotProven, match=r"model_config\.dtype: built with float32, here bfloat16"):
         await machine.build(machine.order())
 
 
