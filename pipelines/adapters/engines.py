@@ -164,7 +164,7 @@ def local_engines(
     from engine_images.adapters.builder import Builder
     from engine_images.adapters.environment import find_engine_environment
     from engine_images.build.engine_store import EngineStore
-    from pipelines.adapters.local_engines import BuildServers, LocalEngines
+    from pipelines.adapters.local_engines import LocalEngines, build_servers
 
     # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
     threads = max(1, (os.cpu_count() or 1) // 2)
@@ -174,7 +174,7 @@ def local_engines(
         settings=spec.engine,
         environment=environment,
         state=state,
-        builder=Builder(EngineStore(state.builds), BuildServers(SystemClock(), name=name)),
+        builder=Builder(EngineStore(state.builds), build_servers(SystemClock(), name=name)),
         name=name,
         threads=threads,
         allowed=named_trust().trust.spec,

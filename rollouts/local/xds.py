@@ -16,7 +16,7 @@ from typing import Any, Literal
 from rollouts.base import RegionSplit
 from rollouts.model import Role
 from tidegate.core.model import Json, Value
-from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
+from tidegate.core.names import ROLE_HEADER, VERSION_HEADER
 
 LOOPBACK = "127.0.0.1"
 
@@ -37,7 +37,6 @@ STREAM_IDLE_SECONDS = 300
 STATS = (
     r"^cluster\.(stable|canary|shadow|previous)_[^.]+\.(upstream_rq_.*|upstream_cx_(connect_fail|destroy_.*_rq))$",
     r"^http\.users\.downstream_(rq_.*|cx_active)$",
-    r"^vhost\.users\.vcluster\.regenerates_[a-z]+_[^.]+\.upstream_rq_total$",
     r"^(cluster_manager\.cds|http\.users\.rds\.users)\.update_(success|rejected)$",
 )
 
@@ -114,21 +113,7 @@ def routes(split: RegionSplit, *, generation: str) -> Json:
                 "name": ROUTE_NAME,
                 # Who answered is read from the endpoint itself, so that it is true after a second attempt too.
                 "response_headers_to_add": [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")],
-                "virtual_hosts": [
-                    {
-                        "name": ROUTE_NAME,
-                        "domains": ["*"],
-                        "routes": [route],
-                        # What counts the requests of users who ask again because of an answer of that engine.
-                        "virtual_clusters": [
-                            {
-                                "name": f"regenerates_{role}_{version}",
-                                "headers": [{"name": REGENERATES_HEADER, "string_match": {"exact": version}}],
-                            }
-                            for role, version in split.versions.items()
-                        ],
-                    }
-                ],
+                "virtual_hosts": [{"name": ROUTE_NAME, "domains": ["*"], "routes": [route]}],
             }
         ],
     )

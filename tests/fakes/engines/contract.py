@@ -39,7 +39,6 @@ from slo import metrics as vllm
 from slo.metrics import INVENTORY
 from tidegate.testing import write_tiny_model
 
-"""For a broken product only."""
 NAME = "tiny"
 QUESTION = "What is the capital of France?"
 CONVERSATIONS = [

@@ -20,7 +20,7 @@ from engine_images.build.proof import ScoredPrompt, without_hashes
 from engine_images.entrypoint.compile_key import differences
 from engine_images.manifest import CompileKey, ModelContract
 from engine_images.spec import EngineSettings
-from pipelines.adapters.local_engines import BuildServers
+from pipelines.adapters.local_engines import build_servers
 from registry.files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 from tidegate.testing import write_tiny_model
@@ -49,7 +49,7 @@ class MetricsReader:
 
 
 READER = MetricsReader()
-SERVERS = BuildServers(SystemClock(), name="tiny")
+SERVERS = build_servers(SystemClock(), name="tiny")
 
 
 @dataclass(frozen=True)

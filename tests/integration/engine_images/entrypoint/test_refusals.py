@@ -59,9 +59,9 @@ def test_an_engine_that_is_not_as_it_was_built(
     assert words in reason_of(engine)
 
 
-def test_a_manifest_signed_by_the_right_key_is_served(tmp_path: Path, start: Start) -> None:
+def test_a_manifest_signed_by_one_of_the_keys_is_served(tmp_path: Path, start: Start) -> None:
     root, key = write_engine_root(tmp_path), new_signing_key()
-    (tmp_path / "engine.pub").write_bytes(key.public_pem)
+    (tmp_path / "engine.pub").write_bytes(new_signing_key().public_pem + b"\n" + key.public_pem)
     sign(root, key)
     engine = start(root, "--public-key", str(tmp_path / "engine.pub")).until_ready()
     assert engine.get("/tidegate/status").json()["signature"] == "verified"
