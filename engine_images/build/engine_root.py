@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine_images.build.model import BuildRequest
+from engine_images.entrypoint.manifest import digest_of
 from engine_images.entrypoint.runtime_directory import STATE_FILE, is_running
 from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import (
@@ -23,7 +24,7 @@ from engine_images.manifest import (
 )
 from engine_images.model import LaunchCommand
 from engine_images.oci.compose import manifest_bytes
-from engine_images.oci.entrypoint_files import PACKAGE, digest_of, entrypoint_files
+from engine_images.oci.entrypoint_files import PACKAGE, entrypoint_files
 
 PORT = "{port}"
 """Stands in a command for the port that the one who starts it picks."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from . import compile_key, manifest, weights
+from . import BEGAN, compile_key, manifest, weights
+from .channel import GateSettings
 from .journal import BadSettings, EventLog
 from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, ServedEngine
 from .runtime_directory import RuntimeDirectory, compiled_files
@@ -167,12 +168,8 @@ class PreparedEngine:
     engine: ServedEngine
     command: tuple[str, ...]
     environment: Mapping[str, str]
-    status: Mapping[str, object]
-    """What is known of it, for `/tidegate/status`."""
-    cache: Path | None
-    """The compile cache that vLLM may write to; None when it was told to run eagerly."""
-    compiled_files: int
-    """How much was compiled in it before."""
+    gate: GateSettings
+    """All but its channel, and when vLLM was started."""
 
 
 def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> PreparedEngine:
@@ -201,20 +198,26 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
     )
     differing = _differences(engine, [*engine.arguments, *settings.vllm], environment, model, journal)
     command = _command(settings, engine)
-    written = None if EAGER in command else cache
-    return PreparedEngine(
-        engine=engine,
-        command=command,
-        environment=environment,
-        status={
+    eager = EAGER in command
+    gate = GateSettings(
+        warm_up=engine.warm_up,
+        warm_up_seconds=settings.start_deadline,
+        health_every_seconds=settings.health_every,
+        health_within_seconds=settings.health_deadline,
+        json_logs=settings.logs == "json",
+        engine={
             "engine": engine.digest,
             "model": {"name": engine.model, "version": engine.version, "digest": engine.model_digest},
             "signature": "verified" if settings.public_key else "not asked for",
             "compile_key": {"compiled": bool(engine.factors), "differences": differing},
         },
-        cache=written,
-        compiled_files=compiled_files(written) if written else 0,
+        version=settings.known_as or engine.version,
+        began=BEGAN,
+        cache=None if eager else str(cache),
+        compiled_files=0 if eager else compiled_files(cache),
+        samples=str(settings.samples) if settings.samples else None,
     )
+    return PreparedEngine(engine=engine, command=command, environment=environment, gate=gate)
 
 
 def read(settings: Settings, journal: EventLog) -> ServedEngine:

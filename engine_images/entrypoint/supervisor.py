@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from http.client import HTTPException
 from pathlib import Path
@@ -24,8 +24,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from . import BEGAN
-from .channel import VARIABLE, Channel, GateSettings
+from .channel import VARIABLE, Channel
 from .journal import CUT, ENDED, DidNotStart, Died, EventLog, OutsideMissing
 from .prepare import PreparedEngine, Settings
 from .runtime_directory import RuntimeDirectory
@@ -181,22 +180,8 @@ class Supervisor:
         return CUT if self._cut else ENDED
 
     def _environment(self, theirs: socket.socket) -> dict[str, str]:
-        settings = GateSettings(
-            channel=theirs.fileno(),
-            warm_up=self._prepared.engine.warm_up,
-            warm_up_seconds=self._settings.start_deadline,
-            health_every_seconds=self._settings.health_every,
-            health_within_seconds=self._settings.health_deadline,
-            json_logs=self._settings.logs == "json",
-            engine=self._prepared.status,
-            version=self._settings.known_as or self._prepared.engine.version,
-            began=BEGAN,
-            launched=time.monotonic(),
-            cache=str(self._prepared.cache) if self._prepared.cache else None,
-            compiled_files=self._prepared.compiled_files,
-            samples=str(self._settings.samples) if self._settings.samples else None,
-        )
-        return {**self._prepared.environment, VARIABLE: json.dumps(asdict(settings))}
+        gate = replace(self._prepared.gate, channel=theirs.fileno(), launched=time.monotonic())
+        return {**self._prepared.environment, VARIABLE: json.dumps(asdict(gate))}
 
     async def _until_ready(self) -> None:
         began = time.monotonic()
