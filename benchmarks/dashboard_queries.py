@@ -3,7 +3,8 @@
     .venv/bin/python -m benchmarks.dashboard_queries http://127.0.0.1:9090 examples/demo/delivery.yaml
 
 Every query is asked over the last minutes for all regions and versions, as Grafana would ask it when somebody
-opens the dashboard. A query without data is listed with what its panel says then; one that Prometheus refuses is an error.
+opens the dashboard. A query without data is listed with what its panel says
+then; one that Prometheus refuses is an error.
 """
 
 from __future__ import annotations
