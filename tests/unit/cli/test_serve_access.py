@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.web_server import ListenOptions, guarded_listener
+from pipelines.adapters.web_server import ListenOptions, listening
 from tidegate.core.errors import UsageError
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -14,9 +14,9 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 def test_an_application_for_others_needs_a_login(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"would be open to anyone who can reach it; give --token FILE"):
-        guarded_listener(ListenOptions("0.0.0.0:0")).__enter__()
+        listening(ListenOptions("0.0.0.0:0"), guarded=True).__enter__()
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    with guarded_listener(ListenOptions("0.0.0.0:0", token=tmp_path / "token")) as heard:
+    with listening(ListenOptions("0.0.0.0:0", token=tmp_path / "token"), guarded=True) as heard:
         assert heard.socket.getsockname()[0] == "0.0.0.0"
 
 
