@@ -3,7 +3,8 @@
     .venv/bin/python -m benchmarks.dashboard_queries http://127.0.0.1:9090 examples/demo/delivery.yaml
 
 Every query is asked over the last minutes for all regions and versions, as Grafana would ask it when somebody
-opens the dashboard. A query without data is listed with what it needs; one that Prometheus refuses is an error.
+opens the dashboard. A query without data is listed with what its panel says
+then; one that Prometheus refuses is an error.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main() -> None:
                 "queries": len(answers),
                 "queries_with_data": len(answers) - len(empty),
                 "without_data": [
-                    {key: each[key] for key in ("dashboard", "panel", "legend", "needs")} for each in empty
+                    {key: each[key] for key in ("dashboard", "panel", "legend", "nothing")} for each in empty
                 ],
                 "answers": answers,
             },
@@ -75,7 +76,7 @@ class Asked:
                     "dashboard": dashboard["title"],
                     "panel": panel["title"],
                     "legend": query["legend"],
-                    "needs": query.get("needs", "users who ask"),
+                    "nothing": panel.get("nothing", "no data"),
                     "series": len(result),
                     "samples": len(samples),
                     "not_a_number": samples.count("NaN"),

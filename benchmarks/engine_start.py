@@ -72,8 +72,8 @@ async def compared(
     async with AsyncExitStack() as stack:
         endpoints = {}
         for way in ways:
-            server = await servers().start(way.launch(order, folder), folder / f"{way.what}.log")
-            stack.push_async_callback(server.stop)
+            log = folder / f"{way.what}.log"
+            server = await stack.enter_async_context(servers()(way.launch(order, folder), log))
             endpoints[way.what] = Endpoint(server.url, NAME)
         for turn in range(rounds):
             say(f"speed, round {turn + 1} of {rounds}")

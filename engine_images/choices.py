@@ -23,11 +23,3 @@ class CompileMode(StrEnum):
     NONE = "none"
     """Run eagerly: the fastest start."""
     MAX_AUTOTUNE = "max-autotune"
-
-
-class KeyPolicy(StrEnum):
-    """What an engine does at start when it was compiled for another machine."""
-
-    WARN = "warn"
-    """Say each difference, and compile again."""
-    REFUSE = "refuse"

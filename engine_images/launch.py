@@ -17,7 +17,7 @@ from engine_images.accelerators import Accelerator
 from engine_images.arguments.serving import LOADERS
 from engine_images.arguments.values import ArgumentValue, command_line
 from engine_images.choices import CompileMode
-from engine_images.errors import EnvironmentMissing, VersionMismatch
+from engine_images.errors import VersionMismatch
 from engine_images.manifest import MODEL_FOLDER, Launch
 from engine_images.memory import DEFAULT_KV_CACHE_BYTES
 from engine_images.model import EngineEnvironment
@@ -36,7 +36,7 @@ ENVIRONMENT = {
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "4000",
 }
 
-SAFE_LOADER = "safetensors"
+SAFE_LOADER = LOADERS[0]
 
 
 def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name: str) -> Launch:
@@ -44,19 +44,12 @@ def launch_of(settings: EngineSettings, environment: EngineEnvironment, *, name:
 
     Raises:
         VersionMismatch: the settings pin another vLLM than the environment has.
-        EnvironmentMissing: it has not the package of the loader that the settings name.
     """
-    vllm, load_format = settings.vllm, settings.vllm.serving.load_format
+    vllm = settings.vllm
     if vllm.version != environment.vllm:
         raise VersionMismatch(
             f"the spec pins vLLM {vllm.version}, but {environment.python} has {environment.vllm}",
             hint=f"set engine.vllm.version to {environment.vllm}",
-        )
-    package = LOADERS[load_format] if load_format else None
-    if package and package not in environment.loaders:
-        raise EnvironmentMissing(
-            f"engine.vllm.args.load-format is {load_format}, and {environment.python} has no {package}",
-            hint=f"install {package} there, or leave load-format out: safetensors needs nothing",
         )
     # One process less: 1 GB and 5 s less for each engine.
     on_cpu = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"} if settings.accelerator is Accelerator.CPU else {}

@@ -77,15 +77,6 @@ class CompileKey(Value):
         lines = (f"{name}={self.factors[name]}\n" for name in sorted(self.factors))
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
-    def differences(self, other: CompileKey) -> tuple[str, ...]:
-        """The factors that differ, each with both values: `cpu: avx2 here, avx512 in the other`."""
-        names = sorted(self.factors.keys() | other.factors.keys())
-        return tuple(
-            f"{name}: {self.factors.get(name, 'nothing')} here, {other.factors.get(name, 'nothing')} in the other"
-            for name in names
-            if self.factors.get(name) != other.factors.get(name)
-        )
-
 
 class EngineManifest(Value):
     """An engine: the model, how it is started, and the compiled model with the key under which it is valid."""

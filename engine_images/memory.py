@@ -53,12 +53,7 @@ _PACKED_BYTES = {"fp8": 1.0, "int8": 1.0, "int4": 0.5, "nvfp4": 0.5625, "turboqu
 _FP8_DS_MLA_BYTES = 656
 """`fp8_ds_mla`: 512 values of 8 bits, four scales of 32 bits, 64 values of 16 bits for RoPE."""
 
-LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.(\d+)\.")
-_EXPERT = re.compile(r"\.experts\.")
-_KEY_OR_VALUE = re.compile(r"\.(k_proj|v_proj)\.")
-_WHOLE = re.compile(r"\.(q_a_proj|kv_a_proj_with_mqa|gate)\.weight|\.router\.")
-"""Matrices that every rank holds: the way down into a latent, and the router of a mixture of experts."""
-_HEAD = re.compile(r"(^|\.)(lm_head|output)\.")
+LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.\d+\.")
 
 
 @dataclass(frozen=True)
@@ -82,62 +77,29 @@ class Tensor:
         return self.elements * size
 
     @property
-    def layer(self) -> int | None:
-        """The number of its layer; None for embeddings, the output layer and what else is there once."""
-        match = LAYER.search(self.name)
-        return int(match[1]) if match else None
+    def in_layer(self) -> bool:
+        """Whether each layer has one; embeddings and the output layer are there once."""
+        return LAYER.search(self.name) is not None
 
 
-def rank_bytes(tensors: Iterable[Tensor], shape: ModelShape, wanted: Serving, dtype: str) -> int:
-    """Bytes of weights on the fullest accelerator.
-
-    Approximated: every matrix is cut evenly, which vLLM does to all but a few; norms and biases are whole on every
-    rank; a stage of the pipeline has its share of layers and the larger of embedding and output layer.
-    """
-    layers = edges = head = 0.0
-    for tensor in tensors:
-        size = _tensor_bytes(tensor, wanted, dtype) / _parts(tensor, shape, wanted)
-        if tensor.layer is not None:
-            layers += size
-        elif _HEAD.search(tensor.name):
-            head += 0 if shape.tied else size
-        else:
-            edges += size
-    stages = wanted.pipeline
-    if stages == 1:
-        return int(layers + edges + head)
-    share = ceil(shape.layers / stages) / shape.layers if shape.layers else 1 / stages
-    return int(layers * share + max(edges, head))
-
-
-def adapter_bytes(tensors: Iterable[Tensor], wanted: Serving) -> int:
-    """Room that vLLM sets aside for adapters of the largest allowed rank: two narrow matrices for each matrix."""
-    if not wanted.lora_enabled:
-        return 0
-    matrices = (t.shape for t in tensors if t.layer is not None and len(t.shape) == 2 and not _EXPERT.search(t.name))
-    width = sum(rows / wanted.tensor + columns for rows, columns in matrices)
-    return int(2 * width * wanted.max_lora_rank * wanted.max_loras / wanted.pipeline)
+def rank_bytes(tensors: Iterable[Tensor], wanted: Serving, dtype: str) -> int:
+    """Bytes of weights on each accelerator, as if everything were cut evenly: what does not fit so, never fits."""
+    # Experts are dealt out, or cut, over all ranks, data-parallel ones too.
+    ranks = {False: wanted.tensor, True: wanted.tensor * wanted.data * wanted.prefill_context}
+    each = (_tensor_bytes(tensor, wanted, dtype) / ranks[_is_expert(tensor)] for tensor in tensors)
+    return int(sum(each) / wanted.pipeline)
 
 
 def _tensor_bytes(tensor: Tensor, wanted: Serving, dtype: str) -> float:
     quantized = ONLINE.get(wanted.quantization or "")
-    if quantized and tensor.dtype in FLOATS and tensor.layer is not None and len(tensor.shape) >= 2:
-        is_expert = _EXPERT.search(tensor.name) is not None
-        if wanted.quantization != "experts_int8" or is_expert:
-            return tensor.elements * quantized
+    is_matrix = tensor.dtype in FLOATS and tensor.in_layer and len(tensor.shape) >= 2
+    if quantized and is_matrix and (wanted.quantization != "experts_int8" or _is_expert(tensor)):
+        return tensor.elements * quantized
     return tensor.bytes_in(dtype)
 
 
-def _parts(tensor: Tensor, shape: ModelShape, wanted: Serving) -> int:
-    """Into how many parts, on different accelerators, vLLM cuts it."""
-    if _EXPERT.search(tensor.name):
-        # Experts are dealt out, or cut, over all ranks, data-parallel ones too.
-        return wanted.tensor * wanted.data * wanted.prefill_context
-    if len(tensor.shape) < 2 or _WHOLE.search(tensor.name):
-        return 1
-    if _KEY_OR_VALUE.search(tensor.name) and shape.kv_heads:
-        return min(wanted.tensor, shape.kv_heads)
-    return wanted.tensor
+def _is_expert(tensor: Tensor) -> bool:
+    return ".experts." in tensor.name
 
 
 def element_bytes(wanted: Serving, shape: ModelShape) -> float:
@@ -227,7 +189,7 @@ def footprint(
     fixed = wanted.kv_cache_bytes or (None if device else DEFAULT_KV_CACHE_BYTES)
     # With a KV cache of fixed size vLLM does not keep to its share of the memory.
     share = 1.0 if fixed is not None else wanted.memory_utilization
-    weights = rank_bytes(tensors, shape, wanted, served_dtype(wanted, shape)) + adapter_bytes(tensors, wanted)
+    weights = rank_bytes(tensors, wanted, served_dtype(wanted, shape))
     return Footprint(
         weights=weights - min(int(wanted.cpu_offload_gib * GIBIBYTE), weights),
         answer=answer_bytes(wanted, shape, accelerator, tokens=tokens),

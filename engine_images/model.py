@@ -22,8 +22,6 @@ class EngineEnvironment(Value):
     """What its vLLM and torch were built for."""
     site_packages: tuple[str, ...] = ()
     """The folders of its packages."""
-    loaders: tuple[str, ...] = ()
-    """Packages of `engine_images.arguments.serving.LOADERS` that are in it."""
 
 
 class LaunchCommand(Value):

@@ -11,15 +11,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import distributions
 from uuid import NAMESPACE_URL, uuid5
 
-from cyclonedx.contrib.license.exceptions import InvalidLicenseExpressionException
-from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
-from cyclonedx.model.license import License
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
@@ -37,26 +34,12 @@ class Package(Value):
 
     name: str
     version: str
-    licence: str = ""
-    """An SPDX expression, or the few words that its metadata has instead; empty when it has none."""
-
-
-LONGEST_LICENCE = 80
-"""Some projects put the whole text of their licence where its name belongs."""
 
 
 def installed_packages(folders: Iterable[str]) -> tuple[Package, ...]:
     """What is installed in these folders of packages, by name."""
-    found = {distribution.metadata["Name"]: distribution for distribution in distributions(path=list(folders))}
-    return tuple(
-        Package(name=name, version=found[name].version, licence=_licence_of(found[name])) for name in sorted(found)
-    )
-
-
-def _licence_of(distribution: Distribution) -> str:
-    written = (distribution.metadata.get_all(field) for field in ("License-Expression", "License"))
-    said = next((lines[0].strip() for lines in written if lines), "")
-    return said if len(said) <= LONGEST_LICENCE and "\n" not in said and said != "UNKNOWN" else ""
+    found = {distribution.metadata["Name"]: distribution.version for distribution in distributions(path=list(folders))}
+    return tuple(Package(name=name, version=found[name]) for name in sorted(found))
 
 
 def sbom_of(packages: Sequence[Package], model: ModelContract) -> bytes:
@@ -131,15 +114,7 @@ def _library(package: Package) -> Component:
         version=package.version,
         bom_ref=str(url),
         purl=url,
-        licenses=[_licence(package.licence)] if package.licence else [],
     )
-
-
-def _licence(said: str) -> License:
-    try:
-        return LicenseFactory().make_with_expression(said)
-    except InvalidLicenseExpressionException:
-        return LicenseFactory().make_with_name(said)
 
 
 def _sha256(digest: str) -> HashType:

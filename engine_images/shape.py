@@ -45,8 +45,6 @@ class ModelShape(Value):
     state_layers: int = 0
     """Layers without a KV cache: Mamba, linear attention."""
     dtype: str | None = None
-    tied: bool = False
-    """The output layer is the input embedding."""
 
 
 def text_config(config: JsonObject) -> JsonObject:
@@ -76,7 +74,6 @@ def shape_of(config: JsonObject) -> ModelShape:
         window_layers=kinds.count("sliding_attention"),
         state_layers=sum(kind in _STATE_LAYERS for kind in kinds),
         dtype=_dtype(text),
-        tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
     )
 
 

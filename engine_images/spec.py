@@ -15,10 +15,10 @@ from pydantic_core import InitErrorDetails
 
 from engine_images.accelerators import DEVICES, Accelerator
 from engine_images.arguments.image import Prebuilt, WeightsSpec
-from engine_images.arguments.serving import FAILS_ON_CPU, Serving, serving
+from engine_images.arguments.serving import Serving, serving
 from engine_images.arguments.validation import arguments_schema, wrong_arguments
 from engine_images.arguments.values import KV_CACHE, UTILIZATION, ArgumentValue
-from engine_images.choices import VLLM, CompileMode, KeyPolicy
+from engine_images.choices import VLLM, CompileMode
 from tidegate.core.model import SpecConflict, SpecModel, at_odds
 
 PARAMETERS = {
@@ -115,8 +115,6 @@ class CompileSpec(SpecModel):
     floor: float | None = Field(default=None, gt=0)
     """The smallest speedup over eager that a build accepts: 1 for one that is no slower. Absent, `GPU_FLOOR` on a GPU
     and none on a CPU."""
-    mismatch: KeyPolicy = KeyPolicy.WARN
-    """What an engine of a cluster does when its compile key is not that of the machine on which it starts."""
     warm: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     """Batch sizes that are asked once, while the engine is built and before it is ready after a start."""
     tolerance: float = Field(default=0.01, gt=0, le=1)
@@ -169,21 +167,12 @@ class EngineSettings(SpecModel):
             expected = "`mode` alone: nothing is built, proven or warmed up in a prebuilt image"
             yield SpecConflict(("compile",), "more than `mode` with `engine.image`", expected)
         yield from _parallelism(self, self.vllm)
-        yield from _precision(self, self.vllm)
+        if self.vllm.serving.dtype == "bfloat16" and not DEVICES[self.accelerator].bfloat16:
+            yield SpecConflict(("vllm", "args", "dtype"), f"bfloat16 on {self.accelerator}", "float16 or float32")
         largest, allowed = self.compile.warm[-1], self.vllm.serving.max_num_seqs
         if allowed is not None and largest > allowed:
             expected = f"at most max-num-seqs ({allowed}): no more are answered at once"
             yield SpecConflict(("compile", "warm"), str(largest), expected)
-        if self.accelerator is Accelerator.CPU and self.vllm.serving.load_format == "fastsafetensors":
-            expected = "safetensors or runai_streamer: it reads into the memory of a GPU of NVIDIA's"
-            yield SpecConflict(("vllm", "args", "load-format"), "fastsafetensors on a cpu", expected)
-        if self.compile.mode is CompileMode.MAX_AUTOTUNE and self.accelerator is Accelerator.CPU:
-            expected = "default: vLLM 0.32 dies while it compiles so"
-            yield SpecConflict(("compile", "mode"), "max-autotune on a cpu", expected)
-
-
-_NEVER_ON_CPU = ("enable-eplb", "enable-sleep-mode")
-"""vLLM 0.32 refuses both there."""
 
 
 def _parallelism(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
@@ -201,15 +190,3 @@ def _parallelism(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConfl
             f"{settings.accelerator_count} of {settings.accelerator} for {product}",
             f"{parallel.accelerators}",
         )
-    for name in _NEVER_ON_CPU if settings.accelerator is Accelerator.CPU else ():
-        if vllm.args.get(name) is True:
-            yield SpecConflict(("vllm", "args", name), "true on a cpu", "an accelerator that vLLM can do it on")
-
-
-def _precision(settings: EngineSettings, vllm: VllmSpec) -> Iterator[SpecConflict]:
-    method = vllm.serving.quantization
-    if settings.accelerator is Accelerator.CPU and method in FAILS_ON_CPU:
-        expected = "fp8_per_channel or fp8_per_block: vLLM 0.32 fails there while it loads the weights"
-        yield SpecConflict(("vllm", "args", "quantization"), f"{method} on a cpu", expected)
-    if vllm.serving.dtype == "bfloat16" and not DEVICES[settings.accelerator].bfloat16:
-        yield SpecConflict(("vllm", "args", "dtype"), f"bfloat16 on {settings.accelerator}", "float16 or float32")

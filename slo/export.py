@@ -1,6 +1,6 @@
 """The files of `slo export`, which make a delivery's SLOs work without tidegate.
 
-For Sloth, Prometheus, a cluster, Alertmanager and Grafana, in the order in which a person would read them.
+For Sloth, Prometheus, a cluster and Grafana, in the order in which a person would read them.
 """
 
 from __future__ import annotations
@@ -53,77 +53,6 @@ MONITORS = f"""\
 {MARK}, for the Prometheus operator. Change delivery.yaml, not this file.
 
 """
-ALERTMANAGER = f"""\
-{MARK} as an example, to start from or to merge into a configuration of your own.
-# Secrets are read from files. The receivers, and the address of the queue of tickets, are yours to name.
-
-route:
-  receiver: tickets
-  group_by:
-  - alertname
-  routes:
-  - matchers:
-    - sloth_service="SERVICE"
-    group_by:
-    - region
-    - sloth_service
-    - sloth_slo
-    - sloth_severity
-    routes:
-    - matchers:
-      - sloth_severity="page"
-      receiver: pager
-      group_wait: 10s
-      group_interval: 5m
-      repeat_interval: 4h
-    - matchers:
-      - sloth_severity="ticket"
-      receiver: tickets
-      group_wait: 5m
-      group_interval: 1h
-      repeat_interval: 3d
-inhibit_rules:
-- source_matchers:
-  - sloth_severity="page"
-  target_matchers:
-  - sloth_severity="ticket"
-  equal:
-  - region
-  - sloth_service
-  - sloth_slo
-DOWN\
-receivers:
-- name: pager
-  pagerduty_configs:
-  - routing_key_file: /etc/alertmanager/secrets/tidegate/pagerduty-routing-key
-    severity: critical
-    description: '{{{{ .CommonAnnotations.summary }}}}'
-    details:
-      region: '{{{{ .CommonLabels.region }}}}'
-      sloth_service: '{{{{ .CommonLabels.sloth_service }}}}'
-      sloth_slo: '{{{{ .CommonLabels.sloth_slo }}}}'
-      description: '{{{{ .CommonAnnotations.description }}}}'
-      runbook: '{{{{ .CommonAnnotations.runbook }}}}'
-- name: tickets
-  webhook_configs:
-  - url: http://ticket-queue.monitoring.svc/alerts
-    http_config:
-      authorization:
-        credentials_file: /etc/alertmanager/secrets/tidegate/ticket-queue-token
-"""
-"""A page wakes somebody at once, and quiets the ticket of the same SLO."""
-DOWN = """\
-- source_matchers:
-  - sloth_service="SERVICE"
-  - sloth_severity="page"
-  - sloth_slo=~"AVAILABILITY"
-  target_matchers:
-  - service="SERVICE"
-  - role="canary"
-  equal:
-  - region
-"""
-"""Nobody needs to hear of a canary where users are not served at all."""
 
 
 class ExportCluster(Value):
@@ -193,9 +122,6 @@ def export_files(
     objects = [prometheus_rule(groups, names("slo", slo)) for slo, groups in ruled]
     objects.append(prometheus_rule(signals, names("signals")))
     monitors = engine_monitor(delivery, names("engines"), scrape_interval), gpu_monitor(delivery, names("gpus"))
-    # Names of SLOs hold no sign of a regular expression but the dot.
-    availability = "|".join(each.name.replace(".", "[.]") for each in promises if each.errors is not None)
-    routes = ALERTMANAGER.replace("DOWN", DOWN if availability else "")
     dashboards = dashboards_of(promises, service=delivery, counted_by=counted_by, sources=sources, cost=cost)
     return (
         *_sloth(group),
@@ -208,11 +134,6 @@ def export_files(
             name="pod-monitors.yaml",
             text="".join(yaml_document(each, header=MONITORS) for each in monitors),
             holds="2 PodMonitor objects: engines, and their GPUs",
-        ),
-        ExportedFile(
-            name="alertmanager.yaml",
-            text=routes.replace("AVAILABILITY", availability).replace("SERVICE", delivery),
-            holds="an example of routes: page to pager, ticket to tickets",
         ),
         *(
             ExportedFile(

@@ -136,9 +136,7 @@ TORN = _counter("envoy_cluster_upstream_cx_destroy_remote_with_active_rq", *_CLU
 """Connections that an engine closed under a request: before its headers (a 503 as well) or after (a 200)."""
 TIMEOUTS = _counter("envoy_cluster_upstream_rq_per_try_idle_timeout", *_CLUSTER)
 """An engine that fell silent: before its headers (a 504 as well) or after (a 200)."""
-REGENERATED = _counter("envoy_vhost_vcluster_upstream_rq_total", "envoy_virtual_cluster", "envoy_virtual_host", *TARGET)
-"""Requests of users who asked again; `role` and `version` are those of the engine whose answer they did not want."""
-ENVOY = (RESPONSES, TORN, TIMEOUTS, REGENERATED)
+ENVOY = (RESPONSES, TORN, TIMEOUTS)
 
 GPU_UTILISATION = _gauge(
     "DCGM_FI_DEV_GPU_UTIL", "gpu", "UUID", "device", "modelName", "Hostname", *TARGET, only_with="a GPU"

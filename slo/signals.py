@@ -128,13 +128,7 @@ def traffic_rules(counted_by: CountedBy, sources: Sequence[MetricSource] = ()) -
     if not sources or engines:
         finished = _MINUTE.model_copy(update={"source": engines})
         rules["finish_reasons:rate1m"] = finished.rate(metrics.FINISHED.name, per="finished_reason")
-    return rules | (_regenerations() if counted_by is CountedBy.PROXY and not sources else {})
-
-
-def _regenerations() -> dict[str, str]:
-    """Who sends an answer back is counted by the proxy; it is the version that gave the answer which is told here."""
-    again = _FIVE_MINUTES.rate(metrics.REGENERATED.name, 'envoy_virtual_host="users"', 'role!=""')
-    return {"regenerations:rate5m": or_zero(again, "tidegate:requests:rate1m")}
+    return rules
 
 
 _TIMES = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.gpu.task import Task
 from engine_images.accelerators import Accelerator
-from engine_images.adapters.builder import Builder, StartAttempt, key_of
+from engine_images.adapters.builder import Builder, EngineServers, StartAttempt, key_of
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.model_version import read_version
 from engine_images.arguments.values import ArgumentValue
@@ -24,7 +24,7 @@ from engine_images.choices import VLLM, CompileMode
 from engine_images.manifest import EngineManifest, ModelContract
 from engine_images.model import LaunchCommand
 from engine_images.spec import EngineSettings
-from pipelines.adapters.local_engines import BuildServers
+from pipelines.adapters.local_engines import build_servers
 from registry.files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 
@@ -41,9 +41,9 @@ ARGUMENTS: Mapping[bool, Mapping[str, ArgumentValue]] = {
 _digests = cache(digest_files)
 
 
-def servers() -> BuildServers:
+def servers() -> EngineServers:
     """What starts engines here."""
-    return BuildServers(SystemClock(), name=NAME)
+    return build_servers(SystemClock(), name=NAME)
 
 
 def settings_of(accelerator: Accelerator, mode: CompileMode, arguments: Mapping[str, ArgumentValue]) -> EngineSettings:

@@ -84,13 +84,10 @@ async def compared(task: Task, setting: MemorySetting) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     before = 0 if task.on_cpu else device_bytes()
     launch = StartWay("fit", without_cache(order, folder / "root")).launch(order, folder)
-    server = await servers().start(launch, log)
-    try:
+    async with servers()(launch, log) as server:
         endpoint = Endpoint(server.url, NAME)
         await burst(endpoint, order.prompts, streams=STREAMS, requests=STREAMS, first=0, max_tokens=TOKENS)
         taken, how = _taken(task, server, before)
-    finally:
-        await server.stop()
     return told(expected, taken) | {"measured_by": how, "of_vllm": own_words(log)}
 
 

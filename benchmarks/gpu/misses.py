@@ -21,6 +21,7 @@ from engine_images.adapters.builder import MUST_LOAD, StartAttempt, score_prompt
 from engine_images.build.engine_root import write_root
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import EngineStart, without_hashes
+from engine_images.entrypoint.compile_key import differences
 from engine_images.manifest import CompileKey, EngineManifest
 from registry.files import digest_files, whole_digest
 from tidegate.core.errors import OutsideError
@@ -163,7 +164,7 @@ def own_names(engine: BuiltEngine, started: EngineStart) -> Iterator[str]:
     """Where vLLM's own key differs."""
     cold = engine.record.cold
     if cold and cold.key and started.key:
-        for line in without_hashes(cold.key.differences(started.key)):
+        for line in without_hashes(differences(cold.key.factors, started.key.factors)):
             yield line.split(":", 1)[0]
 
 

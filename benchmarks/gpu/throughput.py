@@ -126,8 +126,7 @@ async def _up(
             log = task.state.absolute() / "throughput" / f"{way.name}.log"
             log.parent.mkdir(parents=True, exist_ok=True)
             start = await _start_way(task, order, way, count=len(group))
-            server = await servers().start(start.launch(order, log.parent), log)
-            stack.push_async_callback(server.stop)
+            server = await stack.enter_async_context(servers()(start.launch(order, log.parent), log))
             endpoints[way.name] = Endpoint(server.url, NAME), order
             if not task.on_cpu:
                 report.put(f"cudagraph_mode of {way.name}", graphs_of(log))

@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
@@ -38,34 +39,21 @@ from tidegate.core.errors import OutsideError
 from tidegate.core.text import shortened
 
 
-class EngineServer(Protocol):
+@dataclass(frozen=True)
+class EngineServer:
     """An engine that was started and answers."""
 
     url: str
     """Without `/v1`."""
     seconds: float
     """From the process' start until its first answer."""
-
-    def memory_bytes(self) -> int:
-        """Proportional set size of all its processes."""
-        ...
-
-    async def stop(self) -> None:
-        """End it in good order."""
-        ...
+    memory_bytes: Callable[[], int]
+    """Proportional set size of all its processes."""
 
 
-class EngineServers(Protocol):
-    """Runs engines on this machine, one at a time for a build."""
-
-    async def start(self, launch: LaunchCommand, log: Path) -> EngineServer:
-        """Return once it answers; `log` gets everything that it says.
-
-        Raises:
-            OutsideError: when it died or never answered; nothing is left running.
-        """
-        ...
-
+EngineServers = Callable[[LaunchCommand, Path], AbstractAsyncContextManager[EngineServer]]
+"""Starts an engine on this machine, one at a time for a build, and ends it with the context, in good order. The file
+gets all that it says. Where it died or never answered that is an OutsideError, and nothing is left running."""
 
 Score = Callable[[str, str, Sequence[str]], Awaitable[tuple[ScoredPrompt, ...]]]
 """Asks the engine at an address, by its served name, for the prompts' tokens and a short greedy answer to each."""
@@ -194,12 +182,9 @@ async def start_engine(
     # The person's own VLLM_LOGGING_LEVEL may hide what the proof reads.
     environment = {"VLLM_LOGGING_LEVEL": "INFO", **attempt.environment, KEY_VARIABLE: str(attempt.key_file)}
     launch = serve(request, root, attempt.run, arguments=attempt.arguments, environment=environment)
-    server = await servers.start(launch, attempt.log)
-    try:
+    async with servers(launch, attempt.log) as server:
         scored = await score(server.url, request.served_name, request.prompts)
         memory = server.memory_bytes()
-    finally:
-        await server.stop()
     return attempt.seen(seconds=server.seconds, memory_bytes=memory), scored
 
 

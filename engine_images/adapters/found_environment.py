@@ -7,12 +7,10 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from packaging.version import Version
 from pydantic import ValidationError
 
-from engine_images.arguments.serving import loaders_in
 from engine_images.choices import EnginePlatform
-from engine_images.environment.recipe import RECIPES
+from engine_images.entrypoint import compile_key
 from engine_images.errors import EnvironmentMissing
 from engine_images.model import EngineEnvironment
 from tidegate.core.model import Value
@@ -20,14 +18,11 @@ from tidegate.core.model import Value
 PYTHON_VARIABLE = "TIDEGATE_ENGINE_PYTHON"
 """Names the interpreter, such as `/usr/bin/python3` in `vllm/vllm-openai`."""
 
-OLDEST_PYTHON = "3.10"
-"""For which the entrypoint is written."""
-
 SECONDS = 60.0
 
 
 class EnvironmentFacts(Value):
-    """What `describe_environment` prints."""
+    """What `compile_key.describe` prints."""
 
     python: str
     packages: Mapping[str, str]
@@ -53,8 +48,6 @@ class EnvironmentFacts(Value):
 
 def environment_problems(facts: EnvironmentFacts, platform: EnginePlatform | None) -> Iterator[str]:
     """Everything that keeps it from serving on `platform`, each with what was expected."""
-    if Version(facts.python) < Version(OLDEST_PYTHON):
-        yield f"it is Python {facts.python}; expected {OLDEST_PYTHON} or newer"
     if facts.vllm is None:
         yield "it has no vLLM"
         return
@@ -71,7 +64,7 @@ def found_environment(python: Path, platform: EnginePlatform | None) -> EngineEn
         EnvironmentMissing: it does not run, or cannot serve; with every reason.
     """
     # -I: neither this folder nor a variable of ours may add packages.
-    command = [str(python), "-I", str(RECIPES / "describe_environment.py")]
+    command = [str(python), "-I", compile_key.__file__]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
         facts = EnvironmentFacts.model_validate_json(done.stdout)
@@ -92,5 +85,4 @@ def found_environment(python: Path, platform: EnginePlatform | None) -> EngineEn
         recipe=facts.digest,
         platform=facts.platform,
         site_packages=facts.site_packages,
-        loaders=loaders_in(facts.packages.__contains__),
     )

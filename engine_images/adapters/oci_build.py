@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
 from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
-from engine_images.adapters.oci_registry import RegistryAccess, Repository
+from engine_images.adapters.oci_read import AccessOf, opened_reference
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.errors import BadReference, BrokenImage
 from engine_images.manifest import (
@@ -32,17 +32,18 @@ from engine_images.oci.model import (
     CONFIG,
     INDEXES,
     MANIFEST,
-    MANIFESTS,
+    MEANS,
     Base,
     Descriptor,
     Platform,
     Runtime,
-    base_of,
     canonical,
     config_of,
     documents,
     manifest_for,
+    platform_of,
 )
+from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
 from engine_images.sbom import installed_packages, sbom_of
 from engine_images.signature import SigningKey
@@ -56,70 +57,51 @@ def this_platform() -> Platform:
     return Platform(architecture=GO_NAMES.get(machine(), machine()))
 
 
-def base_at(text: str, platform: Platform, access: Callable[[ImageReference], RegistryAccess]) -> Base:
+def base_at(text: str, platform: Platform, access: AccessOf | None = None) -> Base:
     """The base that a person named: `PATH[:NAME]` of a layout, or an image in a registry by its digest.
 
+    A tag means another image tomorrow.
+
     Raises:
-        BadReference: neither of them.
-        BrokenImage: none for the platform, or not what its digests say.
+        BadReference: neither of them; the hint has the digest that a tag means now.
+        BrokenImage: no such image, none for the platform, or not what its digests say.
         RegistryRefused: it is not there, or credentials are wanted.
         RegistryUnavailable: no answer.
     """
     layout = split_layout(text)
     if layout:
-        return base_in_layout(*layout, platform)
+        return _base_in(OciLayout(*layout), platform).model_copy(update={"layout": layout[0]})
     reference = ImageReference.parse(text)
-    return base_in_registry(reference, access(reference), platform)
-
-
-@documents()
-def base_in_layout(root: Path, name: str | None, platform: Platform) -> Base:
-    """The image `name` in the layout `root` (the only one when None), for `platform` when it is there for several.
-
-    Raises:
-        BrokenImage: no such image, none for the platform, or not what its digests say.
-    """
-    layout = OciLayout(root)
-    found = layout.manifest(name, kinds=(*MANIFESTS, *INDEXES))
-    if found.media_type in INDEXES:
-        found = manifest_for(layout.read(found), platform)
-    manifest = layout.read(found)
-    base = base_of(manifest, layout.read(Descriptor.read(manifest["config"])))
-    _require(base, platform)
-    return base.model_copy(update={"digest": found.digest, "layout": root})
-
-
-def base_in_registry(reference: ImageReference, access: RegistryAccess, platform: Platform) -> Base:
-    """The image at `reference`, which names it by digest: a tag means another image tomorrow.
-
-    Raises:
-        BadReference: without a digest; the hint has the one that the tag means now.
-        BrokenImage: none for the platform, or not what its digests say.
-        RegistryRefused: it is not there, or credentials are wanted.
-        RegistryUnavailable: no answer.
-    """
-    with Repository(reference, access) as repository:
-        found, content = repository.manifest(reference.name)
+    with opened_reference(reference, access) as images:
         if not reference.digest:
             raise BadReference(
                 f"`{reference}` may be another image tomorrow: a base is named by its digest",
-                hint=f"now it is {reference}@{found.digest}",
+                hint=f"now it is {reference}@{images.manifest()[0].digest}",
             )
-        if found.media_type in INDEXES:
-            with documents():
-                chosen = manifest_for(json.loads(content), platform)
-            found, content = repository.manifest(chosen.digest)
-        with documents():
-            manifest = json.loads(content)
-            base = base_of(manifest, json.loads(b"".join(repository.blob(Descriptor.read(manifest["config"])))))
-    _require(base, platform)
-    return base.model_copy(update={"digest": found.digest, "reference": str(reference)})
+        return _base_in(images, platform).model_copy(update={"reference": str(reference)})
 
 
-def _require(base: Base, platform: Platform) -> None:
-    if base.platform != platform:
-        has, wants = (f"{each.os}/{each.architecture}" for each in (base.platform, platform))
-        raise BrokenImage(f"the base is for {has}; expected {wants}")
+@documents()
+def _base_in(images: Images, platform: Platform) -> Base:
+    found, content = images.manifest()
+    if found.media_type in INDEXES:
+        found = manifest_for(json.loads(content), platform)
+        content = images.content(found)
+    manifest = json.loads(content)
+    config = json.loads(images.content(Descriptor.read(manifest["config"])))
+    if (has := platform_of(config)) != platform:
+        there, wanted = (f"{each.os}/{each.architecture}" for each in (has, platform))
+        raise BrokenImage(f"the base is for {there}; expected {wanted}")
+    layers = [Descriptor.read(layer) for layer in manifest["layers"]]
+    return Base(
+        platform=platform,
+        digest=found.digest,
+        config=config,
+        layers=tuple(
+            layer.model_copy(update={"media_type": MEANS.get(layer.media_type, layer.media_type), "annotations": {}})
+            for layer in layers
+        ),
+    )
 
 
 def build_image(

@@ -11,15 +11,16 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, cast
 
-from engine_images.errors import BrokenImage, DiskFull
+from engine_images.errors import BadSignature, BrokenImage, DiskFull
 from engine_images.oci.model import (
     INDEX,
+    INDEXES,
     LAYER,
     MANIFESTS,
     REFERENCE,
@@ -30,6 +31,7 @@ from engine_images.oci.model import (
     canonical,
     documents,
 )
+from engine_images.oci.signatures import Signed
 from tidegate.core.files import file_lock, partial_file, replace_file
 from tidegate.core.text import json_of
 
@@ -64,9 +66,10 @@ class HashedFile:
 class OciLayout:
     """One layout on disk."""
 
-    def __init__(self, root: Path) -> None:
-        """Made when it is first written to."""
+    def __init__(self, root: Path, image: str | None = None) -> None:
+        """Made when it is first written to; `image` is the name of the one that is read, None where there is one."""
         self.root = root
+        self._image = image
 
     def put(self, content: bytes, media_type: str) -> Descriptor:
         """Keep content; the same content is kept once."""
@@ -155,15 +158,25 @@ class OciLayout:
             index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry.to_dict() for entry in entries]}
             replace_file(self.root / INDEX_FILE, canonical(index))
 
-    def manifest(self, reference: str | None = None, *, kinds: Sequence[str] = MANIFESTS) -> Descriptor:
-        """The manifest of the image named `reference`, or by its digest; the only one when None.
+    def manifest(self) -> tuple[Descriptor, bytes]:
+        """See Images."""
+        found = self.find(self._image)
+        return found, self.content(found)
 
-        `kinds` may hold indexes too: of an image that is there for several platforms.
+    def signatures(self, digest: str) -> tuple[Signed, ...]:
+        """See Images."""
+        raise BadSignature(
+            f"a layout holds no signature of the whole image {digest}",
+            hint="`tidegate engine push --sign-key` signs it; prove it in its registry",
+        )
+
+    def find(self, reference: str | None = None) -> Descriptor:
+        """The manifest, or the index, of the image named `reference`, or by its digest; the only one when None.
 
         Raises:
             BrokenImage: when there is none, or several and no name.
         """
-        entries = [entry for entry in self._entries() if entry.media_type in kinds]
+        entries = [entry for entry in self._entries() if entry.media_type in {*MANIFESTS, *INDEXES}]
         found = [
             entry
             for entry in entries
@@ -203,19 +216,18 @@ def split_layout(text: str) -> tuple[Path, str | None] | None:
     return None
 
 
-def image_in_layout(source: str) -> tuple[OciLayout, Descriptor]:
+def image_in_layout(source: str) -> OciLayout:
     """The image of a layout on this disk that is called `PATH[:NAME]`.
 
     Raises:
-        BrokenImage: no layout is there, or it has no such image.
+        BrokenImage: no layout is there.
     """
     found = split_layout(source)
     if found is None:
         raise BrokenImage(
             f"{source} is no OCI layout", hint="name FOLDER:NAME of what `tidegate engine build --layout` wrote"
         )
-    layout = OciLayout(found[0])
-    return layout, layout.manifest(found[1])
+    return OciLayout(*found)
 
 
 def _json(content: bytes, path: Path) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def sign_image(
         RegistryRefused: the registry will not have it.
         RegistryUnavailable: it went away and did not come back in time.
     """
-    payload, tag = signed_payload(image, where), signature_tag(image)
+    payload, tag = signed_payload(image, where), signature_tag(image.digest)
 
     def add(repository: Repository) -> None:
         before: Document = {}

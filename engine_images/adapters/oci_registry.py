@@ -28,8 +28,9 @@ from requests import HTTPError, RequestException, Response
 from requests.exceptions import ConnectTimeout, ReadTimeout, SSLError
 
 from engine_images.errors import BrokenImage, NotThere, RegistryRefused, RegistryUnavailable
-from engine_images.oci.model import INDEXES, MANIFESTS, Descriptor
+from engine_images.oci.model import INDEXES, MANIFESTS, Descriptor, documents
 from engine_images.oci.reference import HUB, ImageReference
+from engine_images.oci.signatures import DOCUMENT_LIMIT, PAYLOAD, SIGNATURE, Signed, signature_tag
 from tidegate.core.model import Value
 from tidegate.core.text import foreign, json_of
 
@@ -148,6 +149,8 @@ def _ask(helper: str, key: str) -> Credentials | None:
 
 PIECE = 1 << 20
 """How much of a blob is in memory at once."""
+SIGNATURES_LIMIT = 64
+"""Signatures of one image that are looked at; the one who may write to a registry may hang thousands on it."""
 SILENCE_SECONDS = 120.0
 """A registry may say nothing for this long: it computes the digest of a large blob before it answers."""
 
@@ -263,8 +266,38 @@ class Repository:
                     )
                 yield piece
 
-    def manifest(self, name: str) -> tuple[Descriptor, bytes]:
-        """A manifest or index by tag or digest, and its bytes, proven where the name is a digest."""
+    def content(self, descriptor: Descriptor) -> bytes:
+        """See Images."""
+        if descriptor.media_type in {*MANIFESTS, *INDEXES}:
+            return self.manifest(descriptor.digest)[1]
+        return b"".join(self.blob(descriptor))
+
+    def signatures(self, digest: str) -> tuple[Signed, ...]:
+        """In cosign's format; none when there are none.
+
+        Raises:
+            BrokenImage: they cannot be read.
+        """
+        try:
+            _, content = self.manifest(signature_tag(digest))
+        except NotThere:
+            return ()
+        with documents():
+            layers = [Descriptor.read(layer) for layer in json.loads(content).get("layers", ())]
+        found = [layer for layer in layers if layer.media_type == PAYLOAD and SIGNATURE in layer.annotations]
+        if any(layer.size > DOCUMENT_LIMIT for layer in found) or len(found) > SIGNATURES_LIMIT:
+            raise BrokenImage(
+                f"the signatures of {digest} are larger or more than signatures are",
+                hint="remove what other programs attached to the image",
+            )
+        return tuple((self.content(layer), layer.annotations[SIGNATURE].encode()) for layer in found)
+
+    def manifest(self, name: str = "") -> tuple[Descriptor, bytes]:
+        """A manifest or index by tag or digest, and its bytes, proven where the name is a digest.
+
+        That of the repository's reference where no name is given.
+        """
+        name = name or self.reference.name
         with self._errors(f"image {name}"):
             _, response = self._client.get_manifest_and_response(name)
         content = response.content

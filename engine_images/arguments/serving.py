@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Annotated
 
@@ -23,22 +22,12 @@ ONLINE = {
 }
 """Methods that quantize weights stored in 16 bits while they are loaded, and what is left of each number, in bytes;
 the scales of the last two included."""
-FAILS_ON_CPU = ("fp8", "fp8_per_tensor", "mxfp8")
-"""Methods of `ONLINE` that were seen to fail while vLLM 0.32 loads weights on a CPU."""
 
-LOADERS = {"safetensors": None, "runai_streamer": "runai-model-streamer", "fastsafetensors": "fastsafetensors"}
+LOADERS = ("safetensors", "runai_streamer", "fastsafetensors")
 """Values of `load-format` that read safetensors and nothing else: the others may unpickle what a model version brings.
-Each with the package that vLLM needs for it."""
-
-
-def loaders_in(has: Callable[[str], bool]) -> tuple[str, ...]:
-    """The packages of `LOADERS` that an environment has, which is asked for each by its name."""
-    return tuple(package for package in LOADERS.values() if package and has(package))
-
-
+vLLM needs a package for each but the first, and says so when it starts."""
 DEFAULT_MEMORY_UTILIZATION = 0.92
 """The share of a GPU's memory that vLLM 0.32 takes."""
-DEFAULT_LORA_RANK = 16
 
 
 def _adapters(value: JsonValue) -> tuple[tuple[str, str], ...]:
@@ -90,11 +79,6 @@ class Serving(Value):
     block_size: Count = Field(None, alias="block-size")
     lora: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_adapters)] = Field((), alias="lora-modules")
     """Name and path of each adapter that is loaded at start."""
-    lora_enabled: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(False, alias="enable-lora")
-    max_loras: Parts = Field(1, alias="max-loras")
-    max_lora_rank: Annotated[int, BeforeValidator(lambda value: read_count(value) or DEFAULT_LORA_RANK)] = Field(
-        DEFAULT_LORA_RANK, alias="max-lora-rank"
-    )
     draft: str | None
     """Where the model is that guesses tokens for it."""
 

@@ -99,7 +99,7 @@ def _unsafe_loader(name: str, value: JsonValue) -> WrongArgument | None:
 def arguments_schema() -> dict[str, Any]:
     """What `engine.vllm.args` may hold, as far as that is known without vLLM."""
     known: dict[str, Any] = {name: schema_of(name) for name in KIND_OF}
-    known[_LOADER] = {"enum": list(LOADERS), "default": next(iter(LOADERS))}
+    known[_LOADER] = {"enum": list(LOADERS), "default": LOADERS[0]}
     return {
         "type": "object",
         "properties": dict(sorted(known.items())) | dict.fromkeys(sorted(_OWNERS), False),

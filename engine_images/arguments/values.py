@@ -48,7 +48,6 @@ def _is_integer(value: ArgumentValue) -> bool:
 _DTYPES = ("auto", "bfloat16", "float", "float16", "float32", "half")
 _KINDS: Mapping[str, tuple[Callable[[ArgumentValue], bool], str, dict[str, JsonValue]]] = {
     "text": (lambda value: isinstance(value, str), "text", {"type": "string"}),
-    "flag": (lambda value: isinstance(value, bool), "true or false", {"type": "boolean"}),
     "integer": (_is_integer, "a whole number", {"type": "integer"}),
     "count": (
         lambda value: read_count(value) is not None,
@@ -76,11 +75,10 @@ KIND_OF = {
     **dict.fromkeys(
         (
             *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "prefill-context-parallel-size"),
-            *("max-num-seqs", "block-size", "max-loras", "max-lora-rank"),
+            *("max-num-seqs", "block-size"),
         ),
         "integer",
     ),
-    **dict.fromkeys(("enable-eplb", "enable-lora", "enable-sleep-mode"), "flag"),
 }
 """The arguments that tidegate reasons about."""
 

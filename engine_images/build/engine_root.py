@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from engine_images.build.model import BuildRequest
-from engine_images.entrypoint.runtime_directory import STATE_FILE, running_engine
+from engine_images.entrypoint.manifest import digest_of
+from engine_images.entrypoint.runtime_directory import STATE_FILE, is_running
 from engine_images.errors import EnvironmentMissing
 from engine_images.manifest import (
     CACHE_FOLDER,
@@ -23,7 +24,7 @@ from engine_images.manifest import (
 )
 from engine_images.model import LaunchCommand
 from engine_images.oci.compose import manifest_bytes
-from engine_images.oci.entrypoint_files import PACKAGE, digest_of, entrypoint_files
+from engine_images.oci.entrypoint_files import PACKAGE, entrypoint_files
 
 PORT = "{port}"
 """Stands in a command for the port that the one who starts it picks."""
@@ -113,7 +114,7 @@ def tidy_cache(cache: Path) -> None:
 def sweep(runs: Path) -> None:
     """Remove the folders of engines that have ended. One that starts just now is older than no minute."""
     for life in runs.glob(f"*/{STATE_FILE}"):
-        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and running_engine(life.parent) is None:
+        if time.time() - life.stat().st_mtime > SETTLED_SECONDS and not is_running(life.parent):
             shutil.rmtree(life.parent, ignore_errors=True)
 
 

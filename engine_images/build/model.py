@@ -10,6 +10,7 @@ from pydantic import Field
 
 from engine_images.build.proof import Agreement, EngineStart, without_hashes
 from engine_images.choices import CompileMode
+from engine_images.entrypoint.compile_key import differences
 from engine_images.launch import launch_of
 from engine_images.manifest import CompileKey, Launch, ModelContract
 from engine_images.model import EngineEnvironment
@@ -100,7 +101,8 @@ class BuildRecord(Value):
         if not built.log.loaded:
             why = "vLLM computed no key"
             if cold.key and built.key:
-                why = "; ".join(without_hashes(cold.key.differences(built.key))) or "the keys are the same"
+                differing = without_hashes(differences(cold.key.factors, built.key.factors))
+                why = "; ".join(differing) or "the keys are the same"
             yield f"the compile cache was missed: {built.log.refused or why}"
         elif rebuilt:
             yield f"the compiled model was loaded, but {rebuilt} of its kernels were built again"

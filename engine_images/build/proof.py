@@ -134,7 +134,7 @@ class EngineStart(Value):
     """How many times as fast as the eager engine it answered the prompts."""
 
 
-def without_hashes(differences: tuple[str, ...]) -> tuple[str, ...]:
+def without_hashes(differences: Sequence[str]) -> tuple[str, ...]:
     """Without the hash of a part whose own fields say what differs."""
     parts = {line.split(".", 1)[0] for line in differences if ".hash:" not in line}
     return tuple(line for line in differences if ".hash:" not in line or line.split(".", 1)[0] not in parts)

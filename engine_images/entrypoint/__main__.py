@@ -1,4 +1,4 @@
-"""Start, drain or describe an engine.
+"""Start or describe an engine.
 
 In an image (and on a machine, with `--root` and `--run` of its own), on the engine environment's Python:
 
@@ -7,11 +7,10 @@ In an image (and on a machine, with `--root` and `--run` of its own), on the eng
 
 `/engine/entrypoint/tidegate_entrypoint` is a copy of this folder; `/engine/manifest.json` says what is served.
 The engine is ready when `GET /tidegate/ready` is 200: before, it answers requests with 503. SIGTERM drains and
-ends it; `drain` (a preStop hook) drains it and waits, without ending it; a second SIGTERM cuts what is open.
+ends it; a second SIGTERM cuts what is open.
 
     serve    verify, place, tune, start vLLM, watch it: the process to start
     pull     bring the weights that the image has not, proven, and end: for an init container
-    drain    tell the `serve` of the same `--run` to drain, and wait until no answer is open
     key      print the factors of the compile key of this machine for the engine at `--root`, as JSON
 
 `serve --help` names every option. Exit codes are in `journal`. vLLM's own arguments come from the manifest; what
@@ -26,26 +25,22 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import compile_key, manifest, runtime_directory
-from .journal import CUT, ENDED, BadSettings, EventLog, Exit
-from .prepare import Settings, add_model, add_options, add_run, model_of, prepare, read
+from . import compile_key, manifest
+from .journal import ENDED, EventLog, Exit
+from .prepare import Settings, add_model, add_options, model_of, prepare, read
 from .runtime_directory import RuntimeDirectory
 from .supervisor import Supervisor, require_free
-
-POLL_SECONDS = 0.1
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command."""
-    parser = argparse.ArgumentParser(prog="tidegate_entrypoint", description="Start, drain or describe an engine.")
+    parser = argparse.ArgumentParser(prog="tidegate_entrypoint", description="Start or describe an engine.")
     commands = parser.add_subparsers(dest="command", required=True)
     add_options(commands.add_parser("serve", help="verify, place, tune, start vLLM and watch it"))
     add_model(commands.add_parser("pull", help="bring the weights that the image has not, proven, and end"))
-    add_run(commands.add_parser("drain", help="drain the engine that runs, and wait until no answer is open"))
     described = commands.add_parser("key", help="print the compile key's factors of this machine as JSON")
     described.add_argument("--root", type=Path, default=Path("/engine"))
     parsed = parser.parse_args(arguments, Settings())
@@ -53,13 +48,13 @@ def main(arguments: Sequence[str]) -> int:
         return _as_process_1(parsed, _serve)
     if parsed.command == "pull":
         return _as_process_1(parsed, _pull)
-    return drain(parsed.run) if parsed.command == "drain" else describe(parsed.root)
+    return describe(parsed.root)
 
 
 def _as_process_1(settings: Settings, work: Callable[[Settings, EventLog], int]) -> int:
     """The last line of the log says how it ended."""
     journal = EventLog(as_json=settings.logs == "json")
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    for number in (signal.SIGTERM, signal.SIGINT):
         # Process 1 gets no signal that it has not asked for.
         signal.signal(number, lambda *_: _leave(journal))
     code = 1
@@ -85,19 +80,6 @@ def _serve(settings: Settings, journal: EventLog) -> int:
     with RuntimeDirectory(settings.run) as run:
         prepared = prepare(settings, run, journal)
         return asyncio.run(Supervisor(prepared, settings, run, journal).run())
-
-
-def drain(run: Path) -> int:
-    """Tell the engine of that folder to drain, and wait; it goes on running, and refuses."""
-    running = runtime_directory.running_engine(run)
-    if running is None:
-        print(f"no engine runs in {run}", file=sys.stderr)
-        return BadSettings.code
-    os.kill(running.pid, signal.SIGUSR1)
-    while running is not None and running.state not in {runtime_directory.DRAINED, runtime_directory.CUT}:
-        time.sleep(POLL_SECONDS)
-        running = runtime_directory.running_engine(run)
-    return CUT if running is not None and running.state == runtime_directory.CUT else ENDED
 
 
 def describe(root: Path) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 class GateSettings:
     """Everything the gate needs to know."""
 
-    channel: int
+    channel: int = -1
     """The file descriptor of its end of the channel."""
     warm_up: tuple[int, ...] = (1,)
     """Batch sizes that are asked once before the engine is ready."""

@@ -2,11 +2,15 @@
 
 vLLM finds out by itself and compiles again, which takes a minute or an hour, and says so in a line among
 hundreds. And it does not look at everything: which instructions the CPU has is not in its key.
+
+Run as a program it prints what the environment of a Python holds that somebody else set up, as JSON, without importing
+any of it; `engine_images.adapters.found_environment` judges that.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -14,7 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Container, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -61,6 +65,8 @@ COMPILER_NEUTRAL = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTO
 """They say where and how fast, not what."""
 
 PROGRAM_SECONDS = 10.0
+LINKERS = ("g++", "gcc", "cc", "clang")
+"""One of them links what is compiled at start: C++ kernels on a CPU, Triton's launchers on a GPU."""
 
 
 def factors(arguments: Sequence[str], environment: Mapping[str, str], model: Path) -> dict[str, str]:
@@ -191,3 +197,23 @@ def _output(command: Sequence[str]) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()
+
+
+def describe() -> None:
+    """Print what this environment holds: of two of one name the one that an import would find."""
+    packages: dict[str, str] = {}
+    for each in distributions():
+        packages.setdefault(re.sub(r"[-_.]+", "-", each.metadata["Name"] or "").lower(), each.version)
+    described = {
+        "packages": packages,
+        "vllm": next((name for name in DISTRIBUTIONS if name in packages), None),
+        "cuda": None if (cuda := _cuda()) == NOTHING else cuda,
+        "compiler": next((name for name in LINKERS if shutil.which(name)), None),
+        "python": platform.python_version(),
+        "site_packages": [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}],
+    }
+    print(json.dumps(described))
+
+
+if __name__ == "__main__":
+    describe()

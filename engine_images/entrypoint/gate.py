@@ -19,7 +19,6 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -79,17 +78,6 @@ async def ask_inside(app: App, lifespan: Scope, prompt: str, tokens: int, *, wit
         raise NoAnswer(f"status {answer.status_code}")
 
 
-@dataclass(frozen=True)
-class EngineHealth:
-    """What is known of the engine."""
-
-    healthy: bool
-    by: str
-    """`traffic`: answers flow; `inference`: it was asked; `starting`: nothing is known yet."""
-    age_seconds: float
-    reason: str = ""
-
-
 class DeepHealth:
     """Whether the engine still generates, without loading it with the question.
 
@@ -109,25 +97,24 @@ class DeepHealth:
         self._every_seconds = every_seconds
         self._clock = clock
         self._flowed = -math.inf
-        self._known: EngineHealth | None = None
-        self._known_at = 0.0
+        self._reason: str | None = None
+        """Of the last time that it was asked; empty when it answered."""
+        self._asked_at = 0.0
         self._asking: asyncio.Task[None] | None = None
 
     def progress(self) -> None:
         """A part of an answer went out."""
         self._flowed = self._clock()
 
-    async def current(self) -> EngineHealth:
-        """What is known, at most `every_seconds` old."""
+    async def current(self) -> dict[str, object]:
+        """What is known, at most `every_seconds` old: by `traffic` that flows, or by `inference` that was asked for."""
         quiet = self._clock() - self._flowed
         if quiet < self._every_seconds:
-            return EngineHealth(True, "traffic", quiet)
-        age = self._clock() - self._known_at
-        if self._known is None or age >= self._every_seconds:
+            return {"healthy": True, "by": "traffic", "age_seconds": round(quiet, 2)}
+        if self._reason is None or self._clock() - self._asked_at >= self._every_seconds:
             await self._ask_once()
-            age = self._clock() - self._known_at
-        assert self._known is not None
-        return EngineHealth(self._known.healthy, self._known.by, age, self._known.reason)
+        known = {"by": "inference", "age_seconds": round(self._clock() - self._asked_at, 2)}
+        return {"healthy": not self._reason, **known, **({"reason": self._reason} if self._reason else {})}
 
     async def _ask_once(self) -> None:
         """Ask, or wait for the one who asks already. Goes on when one who waits leaves."""
@@ -138,10 +125,10 @@ class DeepHealth:
     async def _inquire(self) -> None:
         try:
             await self._ask()
-            self._known = EngineHealth(True, "inference", 0.0)
+            self._reason = ""
         except NoAnswer as silent:
-            self._known = EngineHealth(False, "inference", 0.0, str(silent))
-        self._known_at = self._clock()
+            self._reason = str(silent)
+        self._asked_at = self._clock()
 
 
 def count_requests(open_now: Callable[[], int]) -> Callable[[str], None]:
@@ -320,9 +307,8 @@ class EngineGate:
         if self._state in {WARMING, FAILED}:
             await reply(send, 503, {"healthy": False, "by": self._state})
             return
-        health = await self._health.current()
-        known = {"healthy": health.healthy, "by": health.by, "age_seconds": round(health.age_seconds, 2)}
-        await reply(send, 200 if health.healthy else 503, known | ({"reason": health.reason} if health.reason else {}))
+        known = await self._health.current()
+        await reply(send, 200 if known["healthy"] else 503, known)
 
     async def _answer_status(self, send: Send) -> None:
         now = {"state": self._state, "open": self._answers.open, "samples": self._samples.status()}

@@ -42,12 +42,6 @@ class OutsideMissing(Exit):
     code = 4
 
 
-class OtherMachine(Exit):
-    """The compile key differs from this machine's, and the policy is to refuse."""
-
-    code = 5
-
-
 class DidNotStart(Exit):
     """vLLM died, or was not ready in time, or did not answer its warm-up."""
 

@@ -12,13 +12,14 @@ import math
 import os
 import sys
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from . import compile_key, manifest, weights
-from .journal import BadSettings, EventLog, OtherMachine
+from . import BEGAN, compile_key, manifest, weights
+from .channel import GateSettings
+from .journal import BadSettings, EventLog
 from .manifest import CACHE_FOLDER, MODEL_FOLDER, SIGNATURE_FILE, ServedEngine
 from .runtime_directory import RuntimeDirectory, compiled_files
 
@@ -37,7 +38,6 @@ class Settings(argparse.Namespace):
     run: Path
     host: str
     port: int
-    key_policy: str
     grace: float | None
     linger: float
     start_deadline: float
@@ -59,13 +59,6 @@ def absolute_path(text: str) -> Path:
     return Path(text).absolute()
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """The option that `serve` and `drain` share."""
-    parser.add_argument(
-        "--run", type=absolute_path, default=Path("/tmp/tidegate-engine"), help="folder of this engine alone, writable"
-    )
-
-
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The options that `serve` and `pull` share."""
     option = parser.add_argument
@@ -80,12 +73,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Every option of `serve`."""
-    add_run(parser)
     add_model(parser)
     option = parser.add_argument
+    run = Path("/tmp/tidegate-engine")
+    option("--run", type=absolute_path, default=run, help="folder of this engine alone, writable")
     option("--host", default="0.0.0.0", help="address to listen on")
     option("--port", type=int, default=8000)
-    option("--key-policy", choices=["warn", "refuse"], default="warn", help="what a difference in the compile key does")
     option("--grace", type=float, help="seconds for open answers at the end; else the manifest's")
     option("--linger", type=float, default=0.0, help="seconds of the grace in which new requests are still taken")
     option("--start-deadline", type=float, default=1800.0, help="seconds until the engine must be ready")
@@ -175,12 +168,8 @@ class PreparedEngine:
     engine: ServedEngine
     command: tuple[str, ...]
     environment: Mapping[str, str]
-    status: Mapping[str, object]
-    """What is known of it, for `/tidegate/status`."""
-    cache: Path | None
-    """The compile cache that vLLM may write to; None when it was told to run eagerly."""
-    compiled_files: int
-    """How much was compiled in it before."""
+    gate: GateSettings
+    """All but its channel, and when vLLM was started."""
 
 
 def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> PreparedEngine:
@@ -207,26 +196,28 @@ def prepare(settings: Settings, run: RuntimeDirectory, journal: EventLog) -> Pre
         threads=_threads(settings),
         on_cpu=compile_key.computes_on_cpu(),
     )
-    differing = _differences(settings, engine, environment, model, journal)
+    differing = _differences(engine, [*engine.arguments, *settings.vllm], environment, model, journal)
     command = _command(settings, engine)
-    written = None if EAGER in command else cache
-    return PreparedEngine(
-        engine=engine,
-        command=command,
-        environment=environment,
-        status={
+    eager = EAGER in command
+    gate = GateSettings(
+        warm_up=engine.warm_up,
+        warm_up_seconds=settings.start_deadline,
+        health_every_seconds=settings.health_every,
+        health_within_seconds=settings.health_deadline,
+        json_logs=settings.logs == "json",
+        engine={
             "engine": engine.digest,
             "model": {"name": engine.model, "version": engine.version, "digest": engine.model_digest},
             "signature": "verified" if settings.public_key else "not asked for",
-            "compile_key": {
-                "compiled": bool(engine.factors),
-                "policy": settings.key_policy,
-                "differences": differing,
-            },
+            "compile_key": {"compiled": bool(engine.factors), "differences": differing},
         },
-        cache=written,
-        compiled_files=compiled_files(written) if written else 0,
+        version=settings.known_as or engine.version,
+        began=BEGAN,
+        cache=None if eager else str(cache),
+        compiled_files=0 if eager else compiled_files(cache),
+        samples=str(settings.samples) if settings.samples else None,
     )
+    return PreparedEngine(engine=engine, command=command, environment=environment, gate=gate)
 
 
 def read(settings: Settings, journal: EventLog) -> ServedEngine:
@@ -270,21 +261,14 @@ def model_of(settings: Settings, engine: ServedEngine, journal: EventLog) -> Pat
 
 
 def _differences(
-    settings: Settings, engine: ServedEngine, environment: Mapping[str, str], model: Path, journal: EventLog
+    engine: ServedEngine, arguments: Sequence[str], environment: Mapping[str, str], model: Path, journal: EventLog
 ) -> list[str]:
-    """Where this machine differs from the one that compiled, each said aloud.
-
-    Raises:
-        OtherMachine: there are some, and the policy is to refuse.
-    """
+    """Where this machine differs from the one that compiled, each said aloud."""
     if not engine.factors:
         return []
-    here = compile_key.factors([*engine.arguments, *settings.vllm], environment, model)
-    differing = compile_key.differences(engine.factors, here)
+    differing = compile_key.differences(engine.factors, compile_key.factors(arguments, environment, model))
     for difference in differing:
         journal.warning("the compile key differs", factor=difference, consequence="vLLM compiles again, or runs slower")
-    if differing and settings.key_policy == "refuse":
-        raise OtherMachine(f"compiled for another machine: {'; '.join(differing)}")
     if not differing:
         journal.info("the compile key is this machine's", factors=len(engine.factors))
     return differing

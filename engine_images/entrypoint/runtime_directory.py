@@ -11,7 +11,6 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -22,9 +21,7 @@ MODEL_INFOS_FOLDER = "modelinfos"
 """vLLM's own name for what it has found out about model classes."""
 
 STATE_FILE = "life"
-"""`PID STATE` of the engine that runs in the folder, locked for as long as it lives."""
-
-STARTING, READY, DRAINING, DRAINED, CUT = "starting", "ready", "draining", "drained", "cut"
+"""Locked for as long as an engine lives in the folder."""
 
 
 class RuntimeDirectory:
@@ -50,18 +47,13 @@ class RuntimeDirectory:
             raise BadSettings(f"another engine runs in {self.folder}; give another folder to --run") from error
         except OSError as error:
             raise cannot_write(self.folder, error) from error
-        self.write_state(STARTING)
+        os.utime(self._life)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._life)
-
-    def write_state(self, state: str) -> None:
-        """Let `running_engine` see it."""
-        # Always as long, and in one write: the one who reads sees one state or the other.
-        os.pwrite(self._life, f"{os.getpid():<10} {state:<10}\n".encode("ascii"), 0)
 
     def link_model(self, model: Path) -> None:
         """Make `model` in this folder lead to the model's files."""
@@ -104,27 +96,16 @@ class RuntimeDirectory:
             raise cannot_write(link, error) from error
 
 
-@dataclass(frozen=True)
-class EngineRun:
-    """An engine as its run folder shows it."""
-
-    pid: int
-    state: str
-
-
-def running_engine(folder: Path) -> EngineRun | None:
-    """The engine that runs in that folder now; None when none does, whatever it left behind."""
+def is_running(folder: Path) -> bool:
+    """Whether an engine runs in that folder now, whatever one has left behind."""
     try:
-        life = (folder / STATE_FILE).open(encoding="ascii")
-    except FileNotFoundError:
-        return None
-    with life:
-        try:
+        with (folder / STATE_FILE).open("rb") as life:
             fcntl.flock(life, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid, state = life.read().split()
-            return EngineRun(int(pid), state)
-    return None
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 COMPILED = frozenset({".so", ".cubin", ".o"})

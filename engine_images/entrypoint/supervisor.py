@@ -1,7 +1,7 @@
 """Process 1: starts vLLM, waits until the gate is ready, and drains it before vLLM is told to end.
 
 Every wait is bounded: by the deadline of the start, by the grace of a drain, by a few seconds for vLLM's end. A drain
-begins with SIGTERM, with a preStop hook, or with the cloud's notice that it takes the machine away, where asked for:
+begins with SIGTERM, or with the cloud's notice that it takes the machine away, where asked for:
 AWS (IMDSv2) announces two minutes before, Google Cloud thirty seconds before.
 """
 
@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from http.client import HTTPException
 from pathlib import Path
@@ -24,8 +24,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from . import BEGAN, runtime_directory
-from .channel import VARIABLE, Channel, GateSettings
+from .channel import VARIABLE, Channel
 from .journal import CUT, ENDED, DidNotStart, Died, EventLog, OutsideMissing
 from .prepare import PreparedEngine, Settings
 from .runtime_directory import RuntimeDirectory
@@ -162,7 +161,6 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end, number.name)
-        loop.add_signal_handler(signal.SIGUSR1, self._leave)
         ours, theirs = socket.socketpair()
         with theirs:
             child = await start_guarded(
@@ -182,22 +180,8 @@ class Supervisor:
         return CUT if self._cut else ENDED
 
     def _environment(self, theirs: socket.socket) -> dict[str, str]:
-        settings = GateSettings(
-            channel=theirs.fileno(),
-            warm_up=self._prepared.engine.warm_up,
-            warm_up_seconds=self._settings.start_deadline,
-            health_every_seconds=self._settings.health_every,
-            health_within_seconds=self._settings.health_deadline,
-            json_logs=self._settings.logs == "json",
-            engine=self._prepared.status,
-            version=self._settings.known_as or self._prepared.engine.version,
-            began=BEGAN,
-            launched=time.monotonic(),
-            cache=str(self._prepared.cache) if self._prepared.cache else None,
-            compiled_files=self._prepared.compiled_files,
-            samples=str(self._settings.samples) if self._settings.samples else None,
-        )
-        return {**self._prepared.environment, VARIABLE: json.dumps(asdict(settings))}
+        gate = replace(self._prepared.gate, channel=theirs.fileno(), launched=time.monotonic())
+        return {**self._prepared.environment, VARIABLE: json.dumps(asdict(gate))}
 
     async def _until_ready(self) -> None:
         began = time.monotonic()
@@ -218,7 +202,6 @@ class Supervisor:
             raise DidNotStart(f"vLLM was not ready after {self._settings.start_deadline:g} s")
         seconds = round(time.monotonic() - began, 1)
         self._journal.info("ready", seconds=seconds, port=self._settings.port, **self._known)
-        self._run.write_state(runtime_directory.READY)
         if self._settings.spot != "off":
             self._spawn(self._watch_spot())
 
@@ -251,19 +234,11 @@ class Supervisor:
             self._order_drain(0.0, 0.0)
         self._told.set()
 
-    def _leave(self) -> None:
-        """SIGUSR1: a preStop hook. SIGTERM follows."""
-        if not self._ready.is_set():
-            self._end("SIGUSR1")
-        else:
-            self._drain("preStop", self._grace, self._settings.linger)
-
     def _drain(self, because: str, grace: float, linger: float) -> None:
         """Tell the gate, once."""
         if not self._draining:
             self._draining = True
             self._journal.info("draining", because=because, grace_seconds=round(grace, 1))
-            self._run.write_state(runtime_directory.DRAINING)
             self._order_drain(grace, linger)
 
     def _order_drain(self, grace: float, linger: float) -> None:
@@ -286,7 +261,6 @@ class Supervisor:
                 self._cut = bool(message["cut"] or message["stuck"])
                 tell = self._journal.warning if self._cut else self._journal.info
                 tell("drained", **message)
-                self._run.write_state(runtime_directory.CUT if self._cut else runtime_directory.DRAINED)
                 self._drained.set()
 
     async def _watch_spot(self) -> None:

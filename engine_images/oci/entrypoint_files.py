@@ -10,6 +10,7 @@ import hashlib
 from pathlib import Path
 
 from engine_images import entrypoint, environment
+from engine_images.entrypoint.manifest import digest_of
 
 PACKAGE = "tidegate_entrypoint"
 """The name of the entrypoint inside an image, where there is no `engine_images`."""
@@ -35,9 +36,3 @@ def entrypoint_digest() -> str:
     for path, file in entrypoint_files().items():
         whole.update(f"{path} {digest_of(file)}\n".encode())
     return whole.hexdigest()
-
-
-def digest_of(file: Path) -> str:
-    """SHA-256 of one file."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from engine_images.errors import BrokenImage
 from tidegate.core.model import Value
@@ -60,11 +60,13 @@ def documents() -> Iterator[None]:
 class Descriptor(Value):
     """What content is, and the digest that proves it."""
 
-    media_type: str
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+    media_type: str = Field(alias="mediaType")
     digest: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     size: int = Field(ge=0)
     """In bytes."""
-    annotations: Mapping[str, str] = {}
+    annotations: Annotated[Mapping[str, str], BeforeValidator(lambda said: said or {})] = {}
 
     @classmethod
     def of(cls, content: bytes, media_type: str) -> Self:
@@ -79,21 +81,15 @@ class Descriptor(Value):
             BrokenImage: it is no descriptor, or of another digest than SHA-256.
         """
         try:
-            return cls(
-                media_type=document["mediaType"],
-                digest=document["digest"],
-                size=document["size"],
-                annotations=document.get("annotations") or {},
-            )
-        except (KeyError, TypeError, AttributeError, ValidationError):
+            return cls.model_validate(document)
+        except ValidationError:
             raise BrokenImage(
                 f"no descriptor of a blob with a SHA-256 digest: {str(document)[:200]}", hint="push or pull it again"
             ) from None
 
     def to_dict(self) -> dict[str, Any]:
         """With the specification's keys."""
-        annotations = {"annotations": dict(self.annotations)} if self.annotations else {}
-        return {"mediaType": self.media_type, "digest": self.digest, "size": self.size, **annotations}
+        return self.model_dump(by_alias=True, exclude_defaults=True)
 
 
 class Runtime(Value):
@@ -121,8 +117,7 @@ def canonical(document: Document) -> bytes:
 INDEXES = (INDEX, DOCKER_INDEX)
 MANIFESTS = (MANIFEST, DOCKER_MANIFEST)
 
-DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
-OCI_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+MEANS = {"application/vnd.docker.image.rootfs.diff.tar.gzip": "application/vnd.oci.image.layer.v1.tar+gzip"}
 """Docker's word and the specification's for the same bytes; an OCI manifest is to hold the second."""
 
 
@@ -166,20 +161,6 @@ def manifest_for(index: Document, platform: Platform) -> Descriptor:
             return descriptor.model_copy(update={"annotations": {}})
     known = ", ".join(f"{words.get('os')}/{words.get('architecture')}" for words, _ in offered) or "no platform"
     raise BrokenImage(f"the base has no image for {platform.os}/{platform.architecture}", hint=f"it has: {known}")
-
-
-def base_of(manifest: Document, config: Document) -> Base:
-    """A base from its two documents; the one who read them says where they are from."""
-    return Base(
-        platform=platform_of(config),
-        layers=tuple(_bare(Descriptor.read(layer)) for layer in manifest["layers"]),
-        config=config,
-    )
-
-
-def _bare(layer: Descriptor) -> Descriptor:
-    kind = OCI_LAYER if layer.media_type == DOCKER_LAYER else layer.media_type
-    return layer.model_copy(update={"media_type": kind, "annotations": {}})
 
 
 CREATED = "1970-01-01T00:00:00Z"

@@ -33,14 +33,14 @@ ENGINE_LAYER_LIMIT = 64 << 20
 
 
 class Images(Protocol):
-    """A place that holds one image."""
+    """A place that holds images, of which one is meant."""
 
     def manifest(self) -> tuple[Descriptor, bytes]:
         """The image's manifest, and its bytes."""
         ...
 
     def content(self, descriptor: Descriptor) -> bytes:
-        """A small blob, proven against its digest."""
+        """A small blob, or a manifest, proven against its digest."""
         ...
 
     def signatures(self, digest: str) -> tuple[Signed, ...]:

@@ -8,7 +8,8 @@ that one an engine proves at its start.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from engine_images.errors import BadSignature
 from engine_images.manifest import ROOT, SIGNATURE_FILE
@@ -22,9 +23,9 @@ PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE = "dev.cosignproject.cosign/signature"
 
 
-def signature_tag(image: Descriptor) -> str:
-    """Where cosign looks for the signatures of an image."""
-    return f"{image.digest.replace(':', '-')}.sig"
+def signature_tag(digest: str) -> str:
+    """Where cosign looks for the signatures of the image with that digest."""
+    return f"{digest.replace(':', '-')}.sig"
 
 
 def signed_payload(image: Descriptor, where: ImageReference) -> bytes:
@@ -66,25 +67,14 @@ def signer_of_image(digest: str, signatures: Sequence[Signed], keys: Mapping[str
         BadSignature: there is none by any of the keys, or they are of other images.
         BadKey: one of the keys is none.
     """
-    # Where no key is trusted, nothing that reads keys is loaded.
-    from engine_images.signature import verify
-
     if not signatures:
         raise BadSignature(f"the image {digest} is not signed", hint="`tidegate engine push --sign-key` signs it")
-    others = set()
-    for name, key in keys.items():
-        for payload, signature in signatures:
-            try:
-                verify(key, payload, signature)
-            except BadSignature:
-                continue
-            of = _digest_in(payload)
-            if of == digest:
-                return name
-            others.add(of)
-    if others:
+    found = {_digest_in(payload): name for name, payload in _signers(signatures, keys)}
+    if digest in found:
+        return found[digest]
+    if found:
         raise BadSignature(
-            f"the image {digest} carries a signature of {', '.join(sorted(others))}",
+            f"the image {digest} carries a signature of {', '.join(sorted(found))}",
             hint="sign it: `tidegate engine push --sign-key`",
         )
     raise BadSignature(
@@ -100,23 +90,29 @@ def signer_of_manifest(manifest: bytes, signature: bytes, keys: Mapping[str, byt
         BadSignature: there is no signature, or it is by none of the keys.
         BadKey: one of the keys is none.
     """
-    from engine_images.signature import verify
-
     if not signature:
         raise BadSignature(
             f"the engine's manifest is not signed: no {ROOT}/{SIGNATURE_FILE}",
             hint="build and push it again with --sign-key",
         )
-    for name, key in keys.items():
-        try:
-            verify(key, manifest, signature)
-        except BadSignature:
-            continue
+    for name, _ in _signers([(manifest, signature)], keys):
         return name
     raise BadSignature(
         "the engine's manifest is signed by another key, or was changed since it was signed",
         hint="build and push it again with --sign-key",
     )
+
+
+def _signers(signed: Sequence[Signed], keys: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Each key that made one of the signatures, by its name, and what it signed."""
+    # Where no key is trusted, nothing that reads keys is loaded.
+    from engine_images.signature import verify
+
+    for name, key in keys.items():
+        for content, signature in signed:
+            with suppress(BadSignature):
+                verify(key, content, signature)
+                yield name, content
 
 
 def _digest_in(payload: bytes) -> str:

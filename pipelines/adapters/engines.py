@@ -161,7 +161,7 @@ def local_engines(
     from engine_images.adapters.builder import Builder
     from engine_images.adapters.environment import find_engine_environment
     from engine_images.build.engine_store import EngineStore
-    from pipelines.adapters.local_engines import BuildServers, LocalEngines
+    from pipelines.adapters.local_engines import LocalEngines, build_servers
 
     # Stable and canary always share the cores; a thread more than there are cores costs more than it brings.
     threads = max(1, (os.cpu_count() or 1) // 2)
@@ -171,7 +171,7 @@ def local_engines(
         settings=spec.engine,
         environment=environment,
         state=state,
-        builder=Builder(EngineStore(state.builds), BuildServers(SystemClock(), name=name)),
+        builder=Builder(EngineStore(state.builds), build_servers(SystemClock(), name=name)),
         name=name,
         threads=threads,
         allowed=named_trust().trust.spec,
@@ -211,18 +211,18 @@ def set_up_machine(wheels: Path | None = None, platform: EnginePlatform = Engine
     From a folder of `wheels` without a network.
 
     Raises:
-        OutsideError: something cannot be installed from here; the hint is the command to run. Everything else was.
+        OutsideError: packages of the system are missing; the hint is the command to run. The environment was made.
     """
-    from engine_images.adapters.environment import ensure_engine_environment, ensure_system_packages
+    from engine_images.adapters.environment import ensure_engine_environment, missing_packages
 
-    missing: OutsideError | None = None
-    try:
-        ensure_system_packages(note)
-    except OutsideError as error:
-        note(str(error))
-        missing = error
+    missing = missing_packages()
+    lacks = OutsideError(
+        f"{', '.join(missing)} missing on this machine", hint=f"run: sudo apt-get install -y {' '.join(missing)}"
+    )
+    if missing:
+        note(str(lacks))
     environment = ensure_engine_environment(note, wheels, platform)
     state, built_for = "made" if missing else "ready", "" if platform is EnginePlatform.CPU else f" for {platform}"
     note(f"{state}: vLLM {environment.vllm}{built_for} at {Path(environment.python).parents[1]}")
     if missing:
-        raise missing
+        raise lacks

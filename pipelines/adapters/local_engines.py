@@ -5,11 +5,12 @@ A build starts engines in order to learn from them, as a fleet starts engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine_images.adapters.builder import Builder
+from engine_images.adapters.builder import Builder, EngineServer, EngineServers
 from engine_images.adapters.model_version import read_version
 from engine_images.build.engine_root import PORT, READY_PATH, serve, sweep
 from engine_images.build.model import BuildRequest, BuiltEngine, build_request
@@ -23,7 +24,7 @@ from pipelines.spec.trust import SpecTrust
 from pipelines.state import StateFolder
 from registry.model import EngineRecord, ModelVersion
 from registry.versions import MlflowRegistry
-from rollouts.adapters.engine_process import EngineProcess, EngineProcesses
+from rollouts.adapters.engine_process import EngineProcesses
 from rollouts.adapters.http import Http
 from rollouts.local import machine
 from rollouts.local.machine import Admission
@@ -39,47 +40,23 @@ def engine_of(launch: LaunchCommand, *, version: str, digest: str, model: str) -
     return Engine(version=version, digest=digest, model=model, ready_path=READY_PATH, **launch.model_dump())
 
 
-class BuildServer:
-    """An `EngineServer` of a build."""
+def build_servers(clock: Clock, *, name: str) -> EngineServers:
+    """How a build starts engines; `name` is what requests carry in their `model` field."""
 
-    def __init__(self, running: EngineProcess, http: Http, seconds: float) -> None:
-        """`seconds` is how long it took to answer."""
-        self._running = running
-        self._http = http
-        self.url = running.url
-        self.seconds = seconds
+    @asynccontextmanager
+    async def running(launch: LaunchCommand, log: Path) -> AsyncIterator[EngineServer]:
+        engine = engine_of(launch, version=NAME, digest="", model=name)
+        async with Http() as http:
+            begun = clock.monotonic()
+            admission = Admission(machine.measure)
+            processes = EngineProcesses(NAME, logs=log.parent, http=http, admission=admission, clock=clock)
+            process = await processes.start(engine, log_file=log)
+            try:
+                yield EngineServer(process.url, clock.monotonic() - begun, process.child.memory_bytes)
+            finally:
+                await process.stop()
 
-    def memory_bytes(self) -> int:
-        return self._running.child.memory_bytes()
-
-    async def stop(self) -> None:
-        try:
-            await self._running.stop()
-        finally:
-            await self._http.aclose()
-
-
-class BuildServers:
-    """The `EngineServers` of a build."""
-
-    def __init__(self, clock: Clock, *, name: str) -> None:
-        """`name` is what requests carry in their `model` field."""
-        self._clock = clock
-        self._name = name
-
-    async def start(self, launch: LaunchCommand, log: Path) -> BuildServer:
-        engine = engine_of(launch, version=NAME, digest="", model=self._name)
-        http = Http()
-        try:
-            begun = self._clock.monotonic()
-            processes = EngineProcesses(
-                NAME, logs=log.parent, http=http, admission=Admission(machine.measure), clock=self._clock
-            )
-            running = await processes.start(engine, log_file=log)
-            return BuildServer(running, http, self._clock.monotonic() - begun)
-        except BaseException:
-            await http.aclose()
-            raise
+    return running
 
 
 Progress = Callable[[str], None]

@@ -188,7 +188,6 @@ def region_release(
         public_keys=public_keys,
         accelerator=str(spec.engine.accelerator),
         accelerators=spec.engine.accelerator_count,
-        key_policy=str(spec.engine.compile.mismatch),
         # What the stages give a canary: copies in its shadow, users in its canary stage.
         mirror=spec.shadow.percent if spec.shadow else 0,
         weights=spec.canary.weights if spec.canary else (),

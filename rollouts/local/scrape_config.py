@@ -25,8 +25,7 @@ DELIVERY_JOB = "delivery"
 _KEPT = {
     ENGINE_JOB: "vllm:.*|http_requests_total|process_(resident_memory_bytes|cpu_seconds_total|start_time_seconds)"
     "|tidegate_engine_.*",
-    PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*"
-    "|envoy_vhost_vcluster_upstream_rq.*",
+    PROXY_JOB: "envoy_cluster_upstream_(rq|cx)_.*|envoy_cluster_upstream_rq|envoy_http_downstream_.*",
     DELIVERY_JOB: "tidegate_.*",
 }
 
@@ -70,12 +69,7 @@ def _job(name: str, path: str, targets: Path, relabel: list[Json]) -> Json:
 
 
 def _cluster_labels() -> list[Json]:
-    """`envoy_cluster_name="canary_7"`, or a virtual cluster that ends so, becomes `role="canary", version="7"`."""
-    arm = "(stable|canary|shadow|previous)_(.+)"
-    cluster = {"source_labels": ["envoy_cluster_name"], "regex": arm}
-    virtual = {"source_labels": ["envoy_virtual_cluster"], "regex": f"[a-z]+_{arm}"}
-    return [
-        {**source, "target_label": label, "replacement": group}
-        for source in (cluster, virtual)
-        for label, group in (("role", "$1"), ("version", "$2"))
-    ]
+    """`envoy_cluster_name="canary_7"` becomes `role="canary", version="7"`."""
+    source = {"source_labels": ["envoy_cluster_name"], "regex": "(stable|canary|shadow|previous)_(.+)"}
+    labels = {"role": "$1", "version": "$2"}
+    return [{**source, "target_label": label, "replacement": group} for label, group in labels.items()]

@@ -15,7 +15,7 @@ from typing import Any
 
 from rollouts.base import RegionSplit
 from tidegate.core.model import Json
-from tidegate.core.names import REGENERATES_HEADER, ROLE_HEADER, VERSION_HEADER
+from tidegate.core.names import ROLE_HEADER, VERSION_HEADER
 
 LOOPBACK = "127.0.0.1"
 
@@ -36,7 +36,6 @@ STREAM_IDLE_SECONDS = 300
 STATS = (
     r"^cluster\.(stable|canary|shadow|previous)_[^.]+\.(upstream_rq_.*|upstream_cx_(connect_fail|destroy_.*_rq))$",
     r"^http\.users\.downstream_(rq_.*|cx_active)$",
-    r"^vhost\.users\.vcluster\.regenerates_[a-z]+_[^.]+\.upstream_rq_total$",
     r"^(cluster_manager\.cds|http\.users\.rds\.users)\.update_(success|rejected)$",
 )
 
@@ -90,15 +89,7 @@ def routes(split: RegionSplit, *, generation: str) -> Json:
     """The route file; `generation` is what Envoy's admin reports once it holds."""
     # Envoy keeps the old generation when nothing else differs; the name makes every generation differ.
     route = {"name": generation, "match": {"prefix": "/"}, **_action(split)}
-    # What counts the requests of users who ask again because of an answer of that engine.
-    regenerates = [
-        {
-            "name": f"regenerates_{role}_{version}",
-            "headers": [{"name": REGENERATES_HEADER, "string_match": {"exact": version}}],
-        }
-        for role, version in split.versions.items()
-    ]
-    users = {"name": ROUTE_NAME, "domains": ["*"], "routes": [route], "virtual_clusters": regenerates}
+    users = {"name": ROUTE_NAME, "domains": ["*"], "routes": [route]}
     # Who answered is read from the endpoint itself, so that it is true after a second attempt too.
     told = [_header(ROLE_HEADER, "role"), _header(VERSION_HEADER, "version")]
     configuration = {"name": ROUTE_NAME, "response_headers_to_add": told, "virtual_hosts": [users]}

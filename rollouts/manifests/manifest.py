@@ -38,8 +38,6 @@ class Release(Value):
     """As the delivery's `engine.accelerator` names it; `cpu` asks for no GPU."""
     accelerators: int = 1
     """As `engine.accelerator_count`: how many one engine takes."""
-    key_policy: str = "warn"
-    """As `engine.compile.mismatch`: `refuse` ends the start of an engine that was compiled for another machine."""
     mirror: Percentage = 100
     """Percent of requests copied to a canary before it gets users; 0 for none."""
     weights: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (5, 25, 50)

@@ -211,7 +211,7 @@ class PodSpec(SpecModel):
     linger: Duration = timedelta(seconds=5)
     """Of the drain: how long new requests are still taken, until every gateway knows."""
     python: str = Field(default="python3", pattern=r"^\S+$")
-    """Of the engine environment in the image; the preStop hook starts it."""
+    """Of the engine environment in the image; it starts what brings weights and ends."""
     user: int = Field(default=10001, ge=1)
     """Number of the user that the engine runs as."""
     service_account: ObjectName | None = None

@@ -2,8 +2,8 @@
 
 A file has a title, a description, how far back it looks (`since`), and rows: a title, empty for the first screen, and
 lines of panels. A panel is one `question` to Prometheus, and an `action`: what to do when the answer looks bad. Its
-`kind` is Grafana's name; its `queries` have PromQL over the dashboard's variables, a `legend`, what they `needs` to
-have data, and `heat` where they give cumulative buckets by `le`. Besides it may have `width` and `height` on Grafana's
+`kind` is Grafana's name; its `queries` have PromQL over the dashboard's variables, a `legend`, and `heat` where they
+give cumulative buckets by `le`. Besides it may have `width` and `height` on Grafana's
 grid, `unit`, `decimals`, `low`, `high`; `steps`, colours and the values from which on they hold, `banded` where they
 lie behind the lines as bands; `colour_of` series by how their names begin; `states`, a `word` and a `colour` for a
 number; `stepped`, to be drawn as stairs; `colours` of a heat map; `nothing`, what it says without a series. In a line,
@@ -101,8 +101,6 @@ def dashboards_of(
         **_buckets(limits.get("ttft")),
         **_money(cost),
         SERVICE: service,
-        # Only a proxy of ours counts users who ask again.
-        "regenerations": 1 if counted_by is CountedBy.PROXY and not sources else None,
     }
     if not all(source.names_roles for source in sources):
         # Values that are versions do not say who is the canary.

@@ -35,14 +35,10 @@ class RawPart(SpecModel):
 class SliPart(SpecModel):
     """What is measured, in one of two ways."""
 
+    one_of = ("events", "raw")
+
     events: EventsPart | None = None
     raw: RawPart | None = None
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> Self:
-        if bool(self.events) == bool(self.raw):
-            raise at_odds("both kinds of SLI" if self.raw else "no SLI", "either events or raw")
-        return self
 
     def sli(self) -> Sli:
         if self.events:

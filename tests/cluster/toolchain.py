@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.engine.image import ROOT, append_layer, base_at, pins, push
+from cluster.engine.image import ROOT, append_layer, pins, push
 
+from engine_images.adapters.oci_build import base_at, this_platform
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.oci.model import Descriptor, Runtime
 
@@ -44,7 +45,7 @@ def pack(layout: OciLayout, base: str, installed: Path) -> Descriptor:
     subprocess.run([*compiling, "-s", installed, "-p", HOME, installed], check=False, start_new_session=True)
     found = {f"{HOME}/{path.relative_to(installed)}": path for path in installed.rglob("*") if path.is_file()}
     said = [line.partition(" ")[::2] for line in (ROOT / "Containerfile").read_text(encoding="utf-8").splitlines()]
-    below = base_at(base)
+    below = base_at(base, this_platform())
     before, words = below.config.get("config") or {}, dict(said)
     config = {**below.config, "config": {**before, "User": words["USER"]}}
     variables = dict(text.split("=", 1) for word, text in said if word == "ENV")

@@ -105,17 +105,18 @@ def push(
     """
     from engine_images.adapters.oci_layout import image_in_layout
     from engine_images.adapters.oci_push import push_image, sign_image
-    from engine_images.adapters.oci_read import InLayout, docker_access
+    from engine_images.adapters.oci_read import docker_access
     from engine_images.errors import BrokenImage
     from engine_images.oci.reading import read_engine
     from engine_images.oci.reference import ImageReference
     from engine_images.signature import SigningKey
     from registry.conventions import ENGINE_IMAGE
 
-    (stored, image), target = image_in_layout(layout), ImageReference.parse(reference)
+    stored, target = image_in_layout(layout), ImageReference.parse(reference)
+    image, _ = stored.manifest()
     # Before anything is sent: a key that cannot be read would leave an image without its signature.
     key = SigningKey(_read_key(sign_key)) if sign_key else None
-    served = read_engine(InLayout(stored, image.digest)).engine.model
+    served = read_engine(stored).engine.model
     registry = version = None
     if mark:
         registry = opened_registry()

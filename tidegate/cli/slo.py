@@ -166,7 +166,7 @@ def export(
         Option("--counted-by", help="What counts requests and errors, where an SLO does not state it."),
     ] = "engine",
 ) -> int:
-    """Write a delivery's SLOs as files for Prometheus, Argo Rollouts, Alertmanager, Grafana and Sloth.
+    """Write a delivery's SLOs as files for Prometheus, Argo Rollouts, Grafana and Sloth.
 
     Talks to none of them. Prints whether each file changed; the same spec gives the same bytes. Never deletes a file,
     and refuses to replace one that it did not write.

@@ -34,9 +34,6 @@ MANAGED_BY = {MANAGED_BY_LABEL: "tidegate"}
 ROLE_HEADER, VERSION_HEADER = "x-tidegate-role", "x-tidegate-version"
 """Headers of every answer: which engine gave it. The load's records, and so the gates, go by them."""
 
-REGENERATES_HEADER = "x-tidegate-regenerates"
-"""Header of a request whose user was not content with an answer and asks again: the version that gave it."""
-
 RESERVED = ("tidegate.dev/", MANAGED_BY_LABEL, POD_TEMPLATE_HASH)
 """How labels and annotations begin that nobody else may set."""
 

@@ -169,7 +169,7 @@ VLLM_HEALTH = "/health"
 HEALTH_DEADLINE = 10
 """Seconds that the entrypoint gives one test inference; a probe has to wait longer than that."""
 MARGIN_SECONDS = 30
-"""Beyond the drain: process 1 ends at most 20 s after its grace, and the preStop hook has to start."""
+"""Beyond the drain: process 1 ends at most 20 s after its grace."""
 
 
 def pod_template(site: Site) -> Json:
@@ -224,7 +224,6 @@ def _of_ours(site: Site) -> Json:
         "--linger": f"{pod.linger.total_seconds():g}",
         "--start-deadline": str(whole_seconds(pod.start_within)),
         "--health-deadline": str(HEALTH_DEADLINE),
-        **({"--key-policy": release.key_policy} if release.key_policy != "warn" else {}),
         **({"--spot": str(site.fleet.nodes.cloud)} if site.fleet.nodes.asks_for_notice else {}),
     }
     told = [*(word for option in options.items() for word in option), *_signed(site)]
@@ -240,8 +239,8 @@ def _of_ours(site: Site) -> Json:
         "readinessProbe": _probe(READY, 2, failures=2),
         "livenessProbe": _probe(HEALTH, 10, failures=3, timeout=HEALTH_DEADLINE + 5),
     }
-    drain = {"exec": {"command": [pod.python, "-m", "tidegate_entrypoint", "drain"]}}
-    return _engine(site, told, env, mounts, probes=probes, end=drain)
+    # No hook before the end: process 1 drains when it is told to end, and lingers first.
+    return _engine(site, told, env, mounts, probes)
 
 
 def _of_theirs(site: Site, launch: ImageLaunch) -> Json:
@@ -258,10 +257,10 @@ def _of_theirs(site: Site, launch: ImageLaunch) -> Json:
         "livenessProbe": _probe(VLLM_HEALTH, 10, failures=6, timeout=10),
     }
     env, sleep = [_HOME, _LOGNAME, *_variables(launch.environment)], {"sleep": {"seconds": whole_seconds(left_alone)}}
-    return _engine(site, list(launch.arguments), env, mounts, probes=probes, end=sleep)
+    return _engine(site, list(launch.arguments), env, mounts, {**probes, "lifecycle": {"preStop": sleep}})
 
 
-def _engine(site: Site, args: list[str], env: list[Json], mounts: list[Json], *, probes: Json, end: Json) -> Json:
+def _engine(site: Site, args: list[str], env: list[Json], mounts: list[Json], watched: Json) -> Json:
     pod, gpus = site.fleet.pod, gpu_amount(site)
     return {
         "name": ENGINE,
@@ -274,8 +273,7 @@ def _engine(site: Site, args: list[str], env: list[Json], mounts: list[Json], *,
             "requests": {"cpu": pod.cpu, "memory": pod.memory, **gpus},
             "limits": {"memory": pod.memory, **gpus},
         },
-        **probes,
-        "lifecycle": {"preStop": end},
+        **watched,
         **_CONTAINED,
         "volumeMounts": mounts,
     }

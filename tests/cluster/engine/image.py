@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine_images import entrypoint
-from engine_images.adapters.oci_build import base_in_layout, build_image, copy_base, put_image, this_platform
-from engine_images.adapters.oci_layout import OciLayout, split_layout, write_layer
+from engine_images.adapters.oci_build import base_at, build_image, copy_base, put_image, this_platform
+from engine_images.adapters.oci_layout import OciLayout, write_layer
 from engine_images.adapters.oci_push import push_image
 from engine_images.adapters.oci_registry import RegistryAccess
 from engine_images.manifest import EngineManifest, Launch, ModelContract
@@ -26,7 +26,7 @@ from slo.metrics import TARGET
 
 SITE = "/opt/standin"
 PYTHON = "python3"
-"""Of the base image; the preStop hook starts it too."""
+"""Of the base image; what brings weights starts it too."""
 LIBRARIES = (
     *("anyio", "certifi", "cffi", "click", "cryptography", "h11", "httpcore", "httpx", "idna", "jinja2", "markupsafe"),
     *("prometheus-client", "pycparser", "starlette", "tokenizers", "typing-extensions", "uvicorn"),
@@ -38,14 +38,8 @@ ROOT = Path(__file__).parents[3]
 def with_libraries(base: str, layout: OciLayout, work: Path) -> Base:
     """The base image `LAYOUT:NAME` with the stand-in's libraries on top."""
     runtime = Runtime(entrypoint=(PYTHON,), environment={"PYTHONUNBUFFERED": "1"})
-    append_layer(layout, "base", base_at(base), _site(work), runtime)
-    return base_in_layout(layout.root, "base", this_platform())
-
-
-def base_at(named: str) -> Base:
-    """The image `LAYOUT:NAME`."""
-    path, name = split_layout(named) or (Path(named), None)
-    return base_in_layout(path, name, this_platform())
+    append_layer(layout, "base", base_at(base, this_platform()), _site(work), runtime)
+    return base_at(f"{layout.root}:base", this_platform())
 
 
 def append_layer(

@@ -11,8 +11,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from fakes.engines.exposition import agree, exported
-from fakes.waiting import PATIENCE_SECONDS
+from fakes.waiting import PATIENCE_SECONDS, until
 
 from engine_images.adapters.environment import find_engine_environment
 from engine_images.adapters.model_version import FileTokenizer, read_version
@@ -39,7 +39,6 @@ from slo import metrics as vllm
 from slo.metrics import INVENTORY
 from tidegate.testing import write_tiny_model
 
-"""For a broken product only."""
 NAME = "tiny"
 QUESTION = "What is the capital of France?"
 CONVERSATIONS = [
@@ -101,7 +100,7 @@ def running_engine(folder: Path) -> Iterator[RunningEngine]:
         )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS, trust_env=False) as client:
-            _wait_until_ready(client, process, log)
+            until("the engine is ready", lambda: _is_ready(client, process, log))
             yield RunningEngine(client, launch, folder / "samples.json")
     finally:
         os.killpg(process.pid, signal.SIGKILL)
@@ -128,16 +127,11 @@ def _launch(folder: Path) -> LaunchCommand:
     return serve(order, root, folder / "run", threads=1, samples=folder / "samples.json")
 
 
-def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if client.get(READY_PATH).status_code == httpx.codes.OK:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.2)
-    pytest.fail(f"the engine did not start: {log.read_text()[-2000:]}")
+def _is_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, f"the engine did not start: {log.read_text()[-2000:]}"
+    with suppress(httpx.TransportError):
+        return client.get(READY_PATH).is_success
+    return False
 
 
 class EngineContract:
@@ -174,11 +168,8 @@ class EngineContract:
         }
         before = {name: engine.count(name) for name in counts}
         assert engine.chat(stream=True).is_success
-        deadline = time.monotonic() + PATIENCE_SECONDS
         # vLLM counts a request once its answer is out.
-        while (grown := {name: engine.count(name) - before[name] for name in counts}) != counts:
-            assert time.monotonic() < deadline, grown
-            time.sleep(0.1)
+        until("all is counted", lambda: {name: engine.count(name) - before[name] for name in counts} == counts)
         found = exported(engine.metrics())
         assert [metric.name for metric in READ_BY_GATES if metric.name not in found] == []
         inventory = INVENTORY | {TOLD.name: TOLD}
@@ -212,10 +203,6 @@ class EngineContract:
 
 
 def _until_samples(engine: RunningEngine, **wanted: Any) -> None:
-    """Wait until it says so of its samples."""
-    found: Mapping[str, Any] = {}
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not wanted.items() <= found.items():
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-        found = engine.client.get("/tidegate/status").json()["samples"]
+    until(
+        f"samples: {wanted}", lambda: wanted.items() <= engine.client.get("/tidegate/status").json()["samples"].items()
+    )

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import Any
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from fakes.waiting import PATIENCE_SECONDS
+from fakes.waiting import PATIENCE_SECONDS, eventually, until
 
 from engine_images import entrypoint
 from engine_images.adapters.oci_build import build_image, put_image
@@ -161,8 +160,6 @@ class Process1:
     port: int
     run: Path
     output: Path
-    python: str
-    root: Path
 
     @property
     def url(self) -> str:
@@ -180,20 +177,14 @@ class Process1:
         return httpx.get(f"{self.url}{path}", timeout=PATIENCE_SECONDS, trust_env=False)
 
     def until_ready(self) -> Process1:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with suppress(httpx.TransportError):
-                if self.get("/tidegate/ready").status_code == httpx.codes.OK:
-                    return self
-            time.sleep(0.1)
-        raise AssertionError(f"not ready: {self.output.read_text()[-2000:]}")
+        until("the engine is ready", self._is_ready)
+        return self
 
-    def drain(self) -> int:
-        """The preStop hook: the exit code of `drain`."""
-        command = [self.python, "-m", PACKAGE, "drain", "--run", str(self.run)]
-        return subprocess.run(
-            command, env=import_environment(self.root), timeout=PATIENCE_SECONDS, check=False
-        ).returncode
+    def _is_ready(self) -> bool:
+        assert self.process.poll() is None, f"not ready: {self.output.read_text()[-2000:]}"
+        with suppress(httpx.TransportError):
+            return self.get("/tidegate/ready").is_success
+        return False
 
     def events(self) -> list[dict[str, Any]]:
         """What it said itself, line by line."""
@@ -207,8 +198,8 @@ class Process1:
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
-    def wait(self, seconds: float = 90) -> int:
-        return self.process.wait(timeout=seconds)
+    def wait(self) -> int:
+        return self.process.wait(timeout=PATIENCE_SECONDS)
 
     def family(self) -> set[int]:
         """Every process below it, now."""
@@ -253,7 +244,7 @@ def start_process_1(
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    return Process1(process, port, run, output, python, root)
+    return Process1(process, port, run, output)
 
 
 async def open_streams(client: httpx.AsyncClient, number: int, **asked: object) -> list[asyncio.Task[list[str]]]:
@@ -275,18 +266,20 @@ async def _read_stream(client: httpx.AsyncClient, opened: asyncio.Semaphore, ask
         return [first, *[line async for line in lines if line]]
 
 
-async def until_open(client: httpx.AsyncClient, number: int, *, within_seconds: float = 90) -> None:
+async def until_open(client: httpx.AsyncClient, number: int) -> None:
     """Return once so many answers are open."""
-    async with asyncio.timeout(within_seconds):
-        while (await client.get("/tidegate/status")).json()["open"] != number:
-            await asyncio.sleep(0.02)
+
+    async def are_open() -> bool:
+        return (await client.get("/tidegate/status")).json()["open"] == number
+
+    await eventually(f"{number} answers are open", are_open)
 
 
 async def until_refused(client: httpx.AsyncClient) -> httpx.Response:
     """What a request gets once new ones are refused."""
-    for _ in range(100):
+
+    async def refused() -> httpx.Response | None:
         response = await client.post("/v1/completions", json={"prompt": "late", "max_tokens": 1})
-        if response.status_code != httpx.codes.OK:
-            return response
-        await asyncio.sleep(0.05)
-    raise AssertionError("new requests are still taken")
+        return None if response.is_success else response
+
+    return await eventually("new requests are refused", refused)

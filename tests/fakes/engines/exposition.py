@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from slo.metrics import HTTP_REQUESTS, KV_CACHE_USAGE, TARGET, TIME_PER_OUTPUT_TOKEN, MetricKind, PrometheusMetric
-from slo.spec import LATENCIES
-
-QUICK, SLOW = 0.005, 100.0
-"""Seconds, below and above every threshold."""
+from slo.metrics import TARGET, MetricKind, PrometheusMetric
 
 
 def registered(metric: PrometheusMetric, registry: CollectorRegistry) -> Any:
@@ -36,36 +32,6 @@ def exporter(metrics: Iterable[PrometheusMetric], labels: Mapping[str, str] | No
         if names:
             made.labels(**(dict.fromkeys(names, "0") | dict(labels or {})))
     return registry
-
-
-class Engine:
-    """Counts answers, of which a share is as bad as an answer can be: late, slow and an error."""
-
-    def __init__(self, bad: float) -> None:
-        self.registry = CollectorRegistry()
-        self._bad = bad
-        self._answers = registered(HTTP_REQUESTS, self.registry)
-        self._cache = registered(KV_CACHE_USAGE, self.registry)
-        self._times = [registered(each, self.registry) for each in (*LATENCIES.values(), TIME_PER_OUTPUT_TOKEN)]
-
-    def answer(self, requests: int) -> None:
-        """So many, the bad ones among them."""
-        bad = round(requests * self._bad)
-        engine = {"engine": "0", "model_name": "m"}
-        for status, seconds, count in (("2xx", QUICK, requests - bad), ("5xx", SLOW, bad)):
-            if count:
-                self._answers.labels(handler="/v1/chat/completions", method="POST", status=status).inc(count)
-            for times in self._times:
-                for _ in range(count):
-                    times.labels(**engine).observe(seconds)
-        self._cache.labels(**engine).set(0.99 if self._bad else 0.3)
-
-    def series(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        """Names, labels and values as they are scraped now; without `_created`, which is dropped then."""
-        for family in self.registry.collect():
-            for sample in family.samples:
-                if not sample.name.endswith("_created"):
-                    yield sample.name, sample.labels, sample.value
 
 
 NEVER_ASKED = "vllm:cache_config_info"

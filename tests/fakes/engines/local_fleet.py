@@ -55,17 +55,13 @@ class Users:
         model: str = "support-llm",
         per_second: float = 40,
         max_tokens: int | None = None,
-        regenerates: str | None = None,
         host: str | None = None,
         prompts: Sequence[str] = ("Hello!",),
     ) -> None:
-        """`regenerates` is the version with whose answers they were not content; `host` is asked for at `entry`;
-        `prompts` are asked in turn.
-        """
+        """`host` is asked for at `entry`; `prompts` are asked in turn."""
         self._address = entry.removeprefix("http://").split(":")
         self._pause = 1 / per_second
         told = f"host: {host or entry.removeprefix('http://')}\r\n"
-        told += f"x-tidegate-regenerates: {regenerates}\r\n" if regenerates else ""
         more = {"max_tokens": max_tokens} if max_tokens else {}
         self._messages = cycle([_message(model, prompt, told, more) for prompt in prompts])
         self._in_flight: set[asyncio.Task[None]] = set()

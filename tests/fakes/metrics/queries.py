@@ -13,14 +13,9 @@ from typing import Any
 
 import promql_parser as promql
 
-from slo.catalogue import group_of
 from slo.formats.read import MONTH, read_all
 from slo.metrics import INVENTORY, PrometheusMetric
 from slo.model import SloGroup
-from slo.rules import rules_for
-from slo.signals import signal_groups
-from slo.spec import CostSpec, CountedBy, SloSpec
-from slo.windows import windows_for
 
 
 def series_of(query: str) -> frozenset[str]:
@@ -44,19 +39,6 @@ def metric_of(series: str) -> PrometheusMetric | None:
 def read(text: str, *, file: str, default_period: timedelta = MONTH) -> list[SloGroup]:
     """The SLOs of every document of one file."""
     return read_all({file: text}, default_period=default_period)[file]
-
-
-def known_series(
-    slos: Sequence[SloSpec], *, service: str, counted_by: CountedBy, cost: CostSpec | None
-) -> frozenset[str]:
-    """Names of all series in a Prometheus that has the rules of `slos` and those of the signals."""
-    groups = signal_groups(service=service, counted_by=counted_by, cost=cost)
-    if slos:
-        made = group_of(slos, service=service, counted_by=counted_by)
-        for slo in made.slos:
-            groups += tuple(rules_for(made.model_copy(update={"slos": (slo,)}), windows_for(slo.window)))
-    recorded = {rule.record or "ALERTS" for group in groups for rule in group.rules}
-    return frozenset(recorded).union(*(metric.series for metric in INVENTORY.values()))
 
 
 _CONDITION = re.compile(r"len\(result\) == 1 && all\(result, \{# (>|<=) ([0-9.]+)\}\)")

@@ -15,7 +15,7 @@ from fakes.engines.engine_image import AMD64, RUNTIME, contents, small_base, sma
 from fakes.services.oci_registry import PASSWORD, USER, RegistryServer
 from fakes.terminal import Tidegate
 
-from engine_images.adapters.oci_build import base_in_layout, build_image
+from engine_images.adapters.oci_build import base_at, build_image
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.manifest import ModelContract
 from engine_images.oci.model import Base
@@ -99,7 +99,7 @@ def test_push_says_the_digest_and_how_each_layer_went(
     said = tidegate("engine", "push", f"{layout}:support-llm:7", target, "--sign-key", str(key))
     again = tidegate("engine", "push", f"{layout}:support-llm:7", target, "--sign-key", str(key), "--output", "json")
 
-    image = OciLayout(layout).manifest("support-llm:7")
+    image = OciLayout(layout).find("support-llm:7")
     assert said.out == f"{target}@{image.digest}\n"
     assert "weights: sent, " in said.err
     assert {transfer["how"] for transfer in again.json["transfers"]} == {"there"}
@@ -141,7 +141,7 @@ def test_a_password_is_not_for_the_registry_of_the_base(
     """An image names its base's registry: the one who made the image could name one that collects passwords."""
     image = small_base(tmp_path / "base")
     with RegistryServer(tmp_path / "other", locked=True) as other:
-        base = base_in_layout(tmp_path / "base", None, AMD64)
+        base = base_at(str(tmp_path / "base"), AMD64)
         elsewhere = {"layout": None, "reference": f"{other.host}/vllm/base@{image.digest}"}
         small_engine(tmp_path / "layout", base=base.model_copy(update=elsewhere))
 

@@ -17,9 +17,10 @@ from engine_images.adapters.environment import find_engine_environment
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine, build_request
 from engine_images.build.proof import ScoredPrompt, without_hashes
+from engine_images.entrypoint.compile_key import differences
 from engine_images.manifest import CompileKey, ModelContract
 from engine_images.spec import EngineSettings
-from pipelines.adapters.local_engines import BuildServers
+from pipelines.adapters.local_engines import build_servers
 from registry.files import digest_files, whole_digest
 from tidegate.core.clock import SystemClock
 from tidegate.testing import write_tiny_model
@@ -48,7 +49,7 @@ class MetricsReader:
 
 
 READER = MetricsReader()
-SERVERS = BuildServers(SystemClock(), name="tiny")
+SERVERS = build_servers(SystemClock(), name="tiny")
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ async def test_another_value_of_an_argument_misses_and_is_named(build: Build) ->
     assert not found.log.loaded
     assert READER.said[-1] == "missed"
     assert found.key is not None
-    assert "scheduler_config.max_num_seqs: 128 here, 7 in the other" in without_hashes(build.key.differences(found.key))
+    differing = without_hashes(differences(build.key.factors, found.key.factors))
+    assert "scheduler_config.max_num_seqs: built with 128, here 7" in differing
     # The entrypoint says so too, before vLLM starts.
     assert "argument:--max-num-seqs" in attempt.log.read_text(encoding="utf-8")

@@ -13,7 +13,6 @@ from fakes.services.oci_registry import RegistryServer
 
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_push import push_image, sign_image
-from engine_images.adapters.oci_read import InRegistry
 from engine_images.adapters.oci_registry import RegistryAccess, Repository
 from engine_images.errors import BadSignature
 from engine_images.oci.model import Descriptor
@@ -82,14 +81,14 @@ def test_an_image_in_a_registry_is_proven_whole(where: ImageReference, tmp_path:
     by_digest = where.model_copy(update={"digest": image.digest, "tag": ""})
     with Repository(by_digest, RegistryAccess()) as repository:
         with pytest.raises(BadSignature, match="is not signed"):
-            prove_image(InRegistry(repository), {"engine.pub": key.public_pem})
+            prove_image(repository, {"engine.pub": key.public_pem})
 
         sign_image(image, where, key, openly)
 
-        proven, manifest_by, image_by = prove_image(InRegistry(repository), {"engine.pub": key.public_pem})
+        proven, manifest_by, image_by = prove_image(repository, {"engine.pub": key.public_pem})
         other = {"other.pub": new_signing_key().public_pem}
         with pytest.raises(BadSignature, match="another key"):
-            prove_image(InRegistry(repository), other)
+            prove_image(repository, other)
     assert (proven.digest, manifest_by, image_by) == (image.digest, "engine.pub", "engine.pub")
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from fakes.engines.engine_image import AMD64, MODEL, RUNTIME, contents, new_signing_key, small_base, small_engine
 
-from engine_images.adapters.oci_build import base_in_layout, build_image, contents_in
+from engine_images.adapters.oci_build import base_at, build_image, contents_in
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.entrypoint.manifest import prove_signature
 from engine_images.errors import DiskFull
 from engine_images.oci.compose import manifest_bytes
-from engine_images.oci.model import INDEX, Base, Descriptor, canonical
+from engine_images.oci.model import INDEX, LAYER, MANIFEST, Base, Descriptor, canonical
 
 
 def test_the_same_engine_built_twice_is_one_digest(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_the_same_engine_built_twice_is_one_digest(tmp_path: Path) -> None:
 
 def test_an_engine_continues_a_base_from_a_layout(tmp_path: Path) -> None:
     image = small_base(tmp_path / "base")
-    base = base_in_layout(tmp_path / "base", None, AMD64)
+    base = base_at(str(tmp_path / "base"), AMD64)
     layout = OciLayout(tmp_path / "engine")
 
     manifest = layout.read(small_engine(layout.root, base=base))
@@ -39,14 +39,19 @@ def test_an_engine_continues_a_base_from_a_layout(tmp_path: Path) -> None:
     assert layout.path(layers[0]).stat().st_nlink == 2
 
 
-def test_the_platform_s_image_of_an_index_is_taken(tmp_path: Path) -> None:
+def test_the_platform_s_image_of_an_index_is_taken_and_docker_s_word_for_a_layer_is_oci_s(tmp_path: Path) -> None:
     layout = OciLayout(tmp_path)
-    image = small_base(tmp_path)
+    manifest = layout.read(small_base(tmp_path))
+    manifest["layers"][0]["mediaType"] = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+    image = layout.put(canonical(manifest), MANIFEST)
     entry = image.to_dict() | {"platform": {"architecture": "amd64", "os": "linux"}}
     several = layout.put(canonical({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}), INDEX)
     layout.name(several, "several")
 
-    assert base_in_layout(tmp_path, "several", AMD64).digest == image.digest
+    base = base_at(f"{tmp_path}:several", AMD64)
+    assert base.digest == image.digest
+    kinds = [(layer.media_type, layer.annotations) for layer in base.layers]
+    assert kinds == [("application/vnd.oci.image.layer.v1.tar+gzip", {}), (LAYER, {})]
 
 
 def test_another_weight_changes_only_the_layers_that_hold_or_name_it(tmp_path: Path) -> None:
@@ -86,7 +91,7 @@ def test_a_build_that_breaks_off_leaves_the_name_where_it_was(tmp_path: Path) ->
     with pytest.raises(FileNotFoundError):
         build_image(layout, name="support-llm:7", base=Base(platform=AMD64), contents=described, runtime=RUNTIME)
 
-    assert layout.manifest("support-llm:7") == before
+    assert layout.find("support-llm:7") == before
     assert list((tmp_path / "blobs" / "sha256").glob("*.partial")) == []
 
 
@@ -96,7 +101,7 @@ def test_a_full_disk_leaves_no_image(small_disk: Path) -> None:
     with pytest.raises(DiskFull, match="no room left"):
         small_engine(small_disk, model={"model.safetensors": b"w" * 3_000_000})
 
-    assert OciLayout(small_disk).manifest("support-llm:7") == before
+    assert OciLayout(small_disk).find("support-llm:7") == before
     assert list((small_disk / "blobs" / "sha256").glob("*.partial")) == []
 
 

@@ -52,9 +52,9 @@ def test_a_name_moves_from_one_image_to_the_next(layout: OciLayout) -> None:
     layout.name(second, "support-llm:7")
     layout.name(first, "support-llm:6")
 
-    assert layout.manifest("support-llm:7") == second
-    assert layout.manifest("support-llm:6") == first
-    assert layout.manifest(first.digest) == first
+    assert layout.find("support-llm:7") == second
+    assert layout.find("support-llm:6") == first
+    assert layout.find(first.digest) == first
 
 
 def test_images_that_are_named_at_once_all_keep_their_names(layout: OciLayout) -> None:
@@ -64,14 +64,14 @@ def test_images_that_are_named_at_once_all_keep_their_names(layout: OciLayout) -
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: layout.name(kept, name), names))
 
-    assert all(layout.manifest(name) == kept for name in names)
+    assert all(layout.find(name) == kept for name in names)
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_there(layout: OciLayout) -> None:
     layout.name(layout.put(b"{}", MANIFEST), "support-llm:7")
 
     with pytest.raises(BrokenImage, match="it has: support-llm:7"):
-        layout.manifest("support-llm:8")
+        layout.find("support-llm:8")
 
 
 def test_files_with_other_times_modes_and_order_give_the_same_layer(layout: OciLayout, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fakes.engines.engine_image import AMD64, CACHE, ENTRYPOINT, MODEL, contents
 from fakes.services.oci_registry import PASSWORD, USER, RegistryServer, self_signed, token_server
 from pydantic import SecretStr
 
-from engine_images.adapters.oci_build import base_in_layout, base_in_registry
+from engine_images.adapters.oci_build import base_at
 from engine_images.adapters.oci_layout import OciLayout
 from engine_images.adapters.oci_push import Progress, PushResult, Transfer, TransferKind, push_image
 from engine_images.adapters.oci_registry import Credentials, RegistryAccess, Repository
@@ -50,7 +50,7 @@ def push(
     repository: str = "team/support-llm:7",
 ) -> PushResult:
     target = ImageReference.parse(f"{server.host}/{repository}")
-    return push_image(layout, layout.manifest("support-llm:7"), target, lambda _: access, progress, sleep)
+    return push_image(layout, layout.find("support-llm:7"), target, lambda _: access, progress, sleep)
 
 
 def how(pushed: PushResult) -> dict[str, TransferKind]:
@@ -61,13 +61,13 @@ def test_another_tool_pulls_the_same_bytes_and_lays_out_the_same_files(
     layout: OciLayout, registry: RegistryServer, tmp_path: Path
 ) -> None:
     small_base(tmp_path / "base")
-    image = small_engine(layout.root, base=base_in_layout(tmp_path / "base", None, AMD64))
+    image = small_engine(layout.root, base=base_at(str(tmp_path / "base"), AMD64))
 
     pushed = push(layout, registry)
 
     assert pushed.reference == f"{registry.host}/team/support-llm:7@{image.digest}"
     pulled = OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled"))
-    assert pulled.manifest() == image
+    assert pulled.find() == image
     for name in (path.name for path in (pulled.root / "blobs/sha256").iterdir()):
         assert filecmp.cmp(pulled.root / "blobs/sha256" / name, layout.root / "blobs/sha256" / name, shallow=False)
     command = ["umoci", "raw", "unpack", "--rootless", "--image", f"{pulled.root}:pulled", str(tmp_path / "rootfs")]
@@ -121,7 +121,7 @@ def test_a_base_in_another_registry_is_copied_as_a_stream(
     assert [transfer.how for transfer in pushed.transfers if transfer.title == "base layer"] == [
         TransferKind.COPIED
     ] * 2
-    assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).manifest() == image
+    assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).find() == image
 
 
 def test_a_blob_is_read_no_further_than_its_descriptor_says(layout: OciLayout, registry: RegistryServer) -> None:
@@ -157,13 +157,12 @@ def test_a_base_layer_that_was_changed_in_its_registry_does_not_arrive(
 def base_of(server: RegistryServer, tmp_path: Path) -> Base:
     image = small_base(tmp_path / "base")
     server.push(tmp_path / "base", "base", "vllm/vllm-openai:0.32")
-    reference = ImageReference.parse(f"{server.host}/vllm/vllm-openai@{image.digest}")
-    return base_in_registry(reference, RegistryAccess(), AMD64)
+    return base_at(f"{server.host}/vllm/vllm-openai@{image.digest}", AMD64)
 
 
 def test_a_base_is_the_same_from_a_registry_and_from_a_layout(registry: RegistryServer, tmp_path: Path) -> None:
     remote = base_of(registry, tmp_path)
-    local = base_in_layout(tmp_path / "base", "base", AMD64)
+    local = base_at(f"{tmp_path}/base:base", AMD64)
 
     assert remote.model_copy(update={"reference": ""}) == local.model_copy(update={"layout": None})
 
@@ -172,7 +171,7 @@ def test_a_base_named_by_tag_is_refused_with_its_digest(registry: RegistryServer
     digest = base_of(registry, tmp_path).digest
 
     with pytest.raises(BadReference, match=rf"now it is .*vllm-openai:0\.32@{digest}"):
-        base_in_registry(ImageReference.parse(f"{registry.host}/vllm/vllm-openai:0.32"), RegistryAccess(), AMD64)
+        base_at(f"{registry.host}/vllm/vllm-openai:0.32", AMD64)
 
 
 @pytest.fixture
@@ -216,7 +215,7 @@ def test_a_registry_that_goes_away_in_mid_push_gets_the_rest_from_the_next_push(
         "weights": TransferKind.SENT,
         "configuration": TransferKind.SENT,
     }
-    assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).manifest() == image
+    assert OciLayout(registry.pull("team/support-llm:7", tmp_path / "pulled")).find() == image
 
 
 def test_no_password_goes_over_plain_http_to_another_machine(layout: OciLayout, tmp_path: Path) -> None:
@@ -257,7 +256,7 @@ def test_a_registry_that_gives_tokens_is_asked_for_no_more_than_a_push_needs(
         base = small_base(tmp_path / "base")
         target = ImageReference.parse(f"{server.host}/vllm/base:1")
         push_image(OciLayout(tmp_path / "base"), base, target, lambda _: right)
-        small_engine(layout.root, base=base_in_registry(target.at(base.digest), right, AMD64))
+        small_engine(layout.root, base=base_at(str(target.at(base.digest)), AMD64, lambda _: right))
         tokens.asked.clear()
 
         with pytest.raises(RegistryRefused, match="user `pusher` or the password is not accepted"):

@@ -35,23 +35,17 @@ def cluster(codes: dict[str, str], *, torn: str = "0x20") -> Series:
     return of_arm(broken | counted)
 
 
-def again(values: str) -> Series:
-    name = "envoy_vhost_vcluster_upstream_rq_total"
-    return of_arm({f'{name}{{envoy_virtual_host="users",envoy_virtual_cluster="regenerates_canary_7"}}': values})
-
-
 def test_requests_and_what_became_of_them(tmp_path: Path) -> None:
     some = cluster({"200": "0+48x20", "500": "0+6x20", "404": "0+60x20"}, torn="0+6x20")
     tests = [
         tells(
             "refusals are told apart, and are no part of the share of errors",
-            some | again("0+6x20"),
+            some,
             {
                 "tidegate:requests:rate1m": {ONE: 1.9},
                 "tidegate:errors:rate1m": {ONE: 0.2},
                 "tidegate:refusals:rate1m": {ONE: 1},
                 "tidegate:error_ratio:rate1m": {ONE: 0.2222},
-                "tidegate:regenerations:rate5m": {ONE: 0.1},
             },
         ),
         tells(
@@ -62,7 +56,6 @@ def test_requests_and_what_became_of_them(tmp_path: Path) -> None:
                 "tidegate:errors:rate1m": {ONE: 0},
                 "tidegate:refusals:rate1m": {ONE: 0},
                 "tidegate:error_ratio:rate1m": {},
-                "tidegate:regenerations:rate5m": {ONE: 0},
             },
         ),
     ]
@@ -85,7 +78,6 @@ def test_requests_as_engines_count_them(tmp_path: Path) -> None:
         "tidegate:refusals:rate1m": {ONE: 0.1},
         "tidegate:error_ratio:rate1m": {ONE: 0.1111},
         "tidegate:finish_reasons:rate1m": {f'{{finished_reason="error", {ARM}}}': 0.1},
-        "tidegate:regenerations:rate5m": {},
         "tidegate:cost_per_hour:sum": {},
     }
     assert judged(tmp_path, groups, [tells("engines", series, asked)]) == ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from engine_images.adapters.builder import Builder
+from engine_images.adapters.builder import Builder, EngineServer
 from engine_images.build.engine_store import EngineStore
 from engine_images.build.model import BuildRequest, BuiltEngine
 from engine_images.build.proof import ScoredPrompt
@@ -40,26 +41,14 @@ class Behaviour:
     starts: list[str] = field(default_factory=list)
 
 
-class Server:
-    seconds = 20.0
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def memory_bytes(self) -> int:
-        return 1 << 30
-
-    async def stop(self) -> None:
-        return None
-
-
 class Servers:
     """Writes the log, the key and the cache that vLLM would."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
 
-    async def start(self, launch: LaunchCommand, log: Path) -> Server:
+    @asynccontextmanager
+    async def start(self, launch: LaunchCommand, log: Path) -> AsyncIterator[EngineServer]:
         run = Path(launch.command[launch.command.index("--run") + 1])
         what = self._what(launch)
         self.behaviour.starts.append(what)
@@ -76,7 +65,7 @@ class Servers:
         self._cache(run / CACHE_FOLDER, what)
         if what == "built" and self.behaviour.misses:
             raise OutsideError("the engine died while it started")
-        return Server(what)
+        yield EngineServer(what, 20.0, lambda: 1 << 30)
 
     def _what(self, launch: LaunchCommand) -> str:
         if "--enforce-eager" in launch.command:
@@ -104,7 +93,7 @@ class Machine:
         return (answer,) * len(prompts)
 
     async def build(self, order: BuildRequest) -> BuiltEngine:
-        store, servers = EngineStore(self.folder / "store"), Servers(self.behaviour)
+        store, servers = EngineStore(self.folder / "store"), Servers(self.behaviour).start
         return await Builder(store, servers, score=self.score, key_of=lambda *_: KEY).build(order, self.said.append)
 
     def order(self, *, weights: str = "1", compiled: bool = True) -> BuildRequest:
@@ -175,7 +164,7 @@ async def test_an_engine_that_runs_eagerly_is_laid_out_and_never_started(machine
 async def test_a_miss_fails_the_build_and_names_the_factor(machine: Machine) -> None:
     machine.behaviour.misses = True
 
-    with pytest.raises(NotProven, match=r"model_config\.dtype: float32 here, bfloat16 in the other"):
+    with pytest.raises(NotProven, match=r"model_config\.dtype: built with float32, here bfloat16"):
         await machine.build(machine.order())
 
 

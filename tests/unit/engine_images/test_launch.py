@@ -7,7 +7,7 @@ import pytest
 from engine_images.accelerators import Accelerator
 from engine_images.arguments.values import ArgumentValue
 from engine_images.choices import CompileMode
-from engine_images.errors import EnvironmentMissing, VersionMismatch
+from engine_images.errors import VersionMismatch
 from engine_images.launch import launch_of
 from engine_images.manifest import Launch
 from engine_images.model import EngineEnvironment
@@ -56,20 +56,10 @@ def test_each_setting_has_its_argument_once(wanted: EngineSettings, argument: st
     assert [word for word in launch(wanted).arguments if word.startswith(argument)] == said
 
 
-def test_weights_are_loaded_as_the_spec_says_where_the_environment_can() -> None:
-    streams = ENVIRONMENT.model_copy(update={"loaders": ("runai-model-streamer",)})
-    arguments = launch_of(settings(load_format="runai_streamer"), streams, name="llm").arguments
+def test_weights_are_loaded_as_the_spec_says() -> None:
+    arguments = launch(settings(load_format="runai_streamer")).arguments
     assert follows(arguments, "--load-format") == "runai_streamer"
     assert not [each for each in arguments if each.startswith("--load-format=")]
-
-
-def test_a_loader_that_the_environment_lacks_is_told_before_anything_starts() -> None:
-    with pytest.raises(EnvironmentMissing) as caught:
-        launch(settings(load_format="runai_streamer"))
-    assert str(caught.value) == (
-        "engine.vllm.args.load-format is runai_streamer, and /engine/bin/python has no runai-model-streamer; "
-        "install runai-model-streamer there, or leave load-format out: safetensors needs nothing"
-    )
 
 
 def test_an_engine_asks_nobody_on_the_network_and_leaves_it_to_gateways_to_close_connections() -> None:

@@ -10,7 +10,7 @@ from engine_images.adapters.oci_build import require_base_for
 from engine_images.errors import BrokenImage
 from engine_images.model import EngineEnvironment
 from engine_images.oci.compose import annotations_of, labels_of, planned_layers
-from engine_images.oci.model import DOCKER_MANIFEST, MANIFEST, Base, Platform, base_of, manifest_for
+from engine_images.oci.model import DOCKER_MANIFEST, MANIFEST, Base, Platform, manifest_for
 
 
 def test_what_changes_together_lies_together() -> None:
@@ -73,20 +73,6 @@ def test_a_platform_that_a_base_has_not_is_answered_with_those_it_has() -> None:
 
     with pytest.raises(BrokenImage, match="no image for linux/s390x; it has: linux/arm64"):
         manifest_for(index, Platform(architecture="s390x"))
-
-
-def test_docker_s_word_for_a_layer_becomes_the_specification_s() -> None:
-    layer = {
-        "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
-        "digest": "sha256:" + "4" * 64,
-        "size": 9,
-        "annotations": {"a": "b"},
-    }
-
-    (kept,) = base_of({"layers": [layer]}, {"architecture": "amd64", "os": "linux"}).layers
-
-    assert kept.media_type == "application/vnd.oci.image.layer.v1.tar+gzip"
-    assert kept.annotations == {}
 
 
 def test_a_base_that_names_another_python_is_refused_and_the_rest_is_told() -> None:

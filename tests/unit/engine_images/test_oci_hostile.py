@@ -12,14 +12,13 @@ import pytest
 from fakes.engines.engine_image import small_engine
 
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BrokenImage
 from engine_images.oci.compose import ENGINE_LAYER
 from engine_images.oci.model import LAYER, MANIFEST, TITLE, canonical
 from engine_images.oci.reading import read_engine
 
 
-def with_engine_layer(root: Path, layer: bytes) -> InLayout:
+def with_engine_layer(root: Path, layer: bytes) -> OciLayout:
     """A good image but for its engine layer."""
     layout = OciLayout(root)
     manifest = json.loads(layout.content(small_engine(root)))
@@ -27,7 +26,7 @@ def with_engine_layer(root: Path, layer: bytes) -> InLayout:
     layers = manifest["layers"]
     manifest["layers"] = [described if each["annotations"][TITLE] == ENGINE_LAYER else each for each in layers]
     layout.name(layout.put(canonical(manifest), MANIFEST), "hostile")
-    return InLayout(layout, "hostile")
+    return OciLayout(layout.root, "hostile")
 
 
 def tar_of(*entries: tarfile.TarInfo) -> bytes:
@@ -79,4 +78,4 @@ def test_a_configuration_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     manifest["config"]["size"] = 3 << 30
     layout.name(layout.put(canonical(manifest), MANIFEST), "hostile")
     with pytest.raises(BrokenImage, match="configuration has 3,221,225,472 bytes"):
-        read_engine(InLayout(layout, "hostile"))
+        read_engine(OciLayout(layout.root, "hostile"))

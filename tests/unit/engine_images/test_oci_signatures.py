@@ -9,7 +9,6 @@ import pytest
 from fakes.engines.engine_image import new_signing_key, small_engine
 
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BadKey, BadSignature
 from engine_images.oci.model import MANIFEST, Descriptor
 from engine_images.oci.reading import prove_image
@@ -89,4 +88,4 @@ def test_an_image_is_proven_by_both_signatures_or_not_at_all(
 ) -> None:
     small_engine(tmp_path, key=key)
     with pytest.raises(BadSignature, match=words):
-        prove_image(InLayout(OciLayout(tmp_path), None), KEYS)
+        prove_image(OciLayout(tmp_path), KEYS)

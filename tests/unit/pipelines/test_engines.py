@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,8 @@ from tidegate.testing import START, write_tiny_model
 ENVIRONMENT = EngineEnvironment(python="/opt/engine/bin/python", vllm="0.32.0", recipe="0" * 64)
 
 
-class Nobody:
-    """Stands for engines and their answers where none may be started."""
-
-    async def start(self, launch: LaunchCommand, log: Path) -> EngineServer:
-        raise AssertionError("an engine that runs eagerly needs no start to be built")
+def nobody(launch: LaunchCommand, log: Path) -> AbstractAsyncContextManager[EngineServer]:
+    raise AssertionError("an engine that runs eagerly needs no start to be built")
 
 
 class Machine:
@@ -63,7 +61,7 @@ class Machine:
             settings=EngineSettings.model_validate(spec),
             environment=ENVIRONMENT,
             state=self.state,
-            builder=Builder(EngineStore(self.state.builds), Nobody(), key_of=lambda *_: key),
+            builder=Builder(EngineStore(self.state.builds), nobody, key_of=lambda *_: key),
             name="support",
             threads=threads,
         )

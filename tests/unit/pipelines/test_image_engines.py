@@ -15,7 +15,6 @@ from fakes.delivery.registry import FakeRegistry
 from fakes.engines.engine_image import new_signing_key, small_engine
 
 from engine_images.adapters.oci_layout import OciLayout
-from engine_images.adapters.oci_read import InLayout
 from engine_images.errors import BadKey
 from engine_images.oci.reading import Images
 from engine_images.oci.reference import ImageReference
@@ -116,13 +115,13 @@ def image_at(root: Path, **engine: object) -> tuple[str, Open]:
     found = small_engine(root, key=KEY, **engine)
     payload = signed_payload(found, ImageReference.parse(GOOD))
 
-    class Signed(InLayout):
+    class Signed(OciLayout):
         def signatures(self, digest: str) -> tuple[tuple[bytes, bytes], ...]:
             return ((payload, KEY.sign(payload)),)
 
     @contextmanager
     def opened(_: ImageReference) -> Iterator[Images]:
-        yield Signed(OciLayout(root), None)
+        yield Signed(root)
 
     return f"{GOOD}@{found.digest}", opened
 

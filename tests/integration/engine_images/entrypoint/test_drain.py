@@ -80,22 +80,6 @@ async def test_past_the_grace_period_the_rest_ends_with_an_error(root: Path, sta
     assert (drained["cut"], drained["stuck"]) == (11, 0)
 
 
-async def test_a_hook_before_the_stop_drains_and_the_engine_stays(root: Path, start: Start) -> None:
-    engine = start(root).until_ready()
-    async with engine.users() as client:
-        streams = await open_streams(client, 3, max_tokens=TOKENS)
-        assert await asyncio.to_thread(engine.drain) == 0
-        # What the engine has sent is read a moment later.
-        assert all(whole(events) for events in await asyncio.gather(*streams))
-        assert engine.process.poll() is None
-        assert (await client.get("/tidegate/ready")).status_code == 503
-        assert (await client.get("/health")).status_code == 200
-        assert (await client.get("/tidegate/status")).json()["state"] == "drained"
-        assert (await until_refused(client)).status_code == 503
-    engine.terminate()
-    assert engine.wait() == 0
-
-
 @pytest.mark.slow(reason="an engine lingers for some seconds")
 async def test_who_has_not_heard_yet_still_gets_an_answer_while_the_engine_lingers(root: Path, start: Start) -> None:
     engine = start(root, "--linger", "2").until_ready()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 from alike import long
 from fakes.engines.engine_image import Process1, until_open, write_engine_root
 from fakes.services.http import QuietHandler, answering
+from fakes.waiting import until
 
 Start = Callable[..., Process1]
 
@@ -88,7 +88,7 @@ async def test_every_end_of_an_answer_is_counted(tmp_path: Path, start: Start) -
         body = {"prompt": "a", "max_tokens": 1000, "stream": True}
         async with client.stream("POST", "/v1/completions", json=body) as left:
             await anext(left.aiter_lines())
-        await until_open(client, 0, within_seconds=10)
+        await until_open(client, 0)
         text = (await client.get("/metrics")).text
     counts = [line for line in text.splitlines() if line.startswith(("tidegate_requests_total", "tidegate_open"))]
     assert counts == [
@@ -197,16 +197,12 @@ class Metadata(QuietHandler):
 
 @pytest.mark.parametrize("cloud", ["aws", long("gcp")])
 @pytest.mark.slow(reason="notices are looked for every few seconds")
-async def test_a_machine_that_the_cloud_takes_is_drained_early(tmp_path: Path, start: Start, cloud: str) -> None:
+def test_a_machine_that_the_cloud_takes_is_drained_early(tmp_path: Path, start: Start, cloud: str) -> None:
     metadata = type("ThisMetadata", (Metadata,), {})
     with answering(metadata) as address:
         engine = start(write_engine_root(tmp_path), "--spot", cloud, "--spot-url", f"http://{address}").until_ready()
         metadata.taken = True
-        for _ in range(150):
-            if (state := engine.get("/tidegate/status").json()["state"]) == "drained":
-                break
-            await asyncio.sleep(0.1)
-    assert state == "drained"
+        until("it has drained", lambda: engine.get("/tidegate/status").json()["state"] == "drained")
     assert engine.event("draining")["because"] == "spot notice"
     assert engine.process.poll() is None
     engine.terminate()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes.engines.models import LLAMA_8B, LLAMA_70B, MIXTURE, tensors_of
+from fakes.engines.models import LLAMA_8B, LLAMA_70B, tensors_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,25 +96,6 @@ def test_a_tokenizer_of_another_model_is_refused() -> None:
         "tokenizer.json: found a token with the number 200000, but the model knows 128256 tokens; "
         "expected the tokenizer that the model was trained with"
     ]
-
-
-def test_unknown_and_doubled_quantization_is_refused() -> None:
-    assert found(version(LLAMA_8B | {"quantization_config": {"quant_method": "awq"}}), quantization="fp8") == [
-        "engine.vllm.args.quantization: found fp8 for weights that are stored as awq; "
-        "expected nothing: the version says it itself"
-    ]
-    for asked in ("awq", "fp_8"):
-        (told,) = found(version(), quantization=asked)
-        assert told.startswith(f"engine.vllm.args.quantization: found {asked} for weights that are not quantized so; ")
-
-
-def test_a_model_that_cannot_be_cut_so_is_told_how_it_can() -> None:
-    told = found(version(), tensor_parallel_size=3, pipeline_parallel_size=64)
-    assert told == [
-        "engine.vllm.args.tensor-parallel-size: found 3 for 32 (attention heads); expected one of 1, 2, 4, 8, 16, 32",
-        "engine.vllm.args.pipeline-parallel-size: found 64 stages for 32 layers; expected at most 32",
-    ]
-    assert found(version(MIXTURE), tensor_parallel_size=4, enable_expert_parallel=True) == []
 
 
 def test_a_model_that_is_too_large_is_told_by_how_much_and_what_would_help() -> None:

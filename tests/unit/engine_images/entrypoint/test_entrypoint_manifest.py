@@ -43,12 +43,6 @@ def test_no_file_leaves_its_folder(path: str) -> None:
         parse(json.dumps(document).encode())
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"format": 1}', b'{"format": 2}'])
-def test_what_is_no_manifest_is_told_in_one_line(content: bytes) -> None:
-    with pytest.raises(BadSettings, match=r"^the manifest [^\n]*$"):
-        parse(content)
-
-
 def test_the_folder_runs_where_only_vllm_is_installed() -> None:
     strange = set()
     for file in FOLDER.rglob("*.py"):

@@ -107,7 +107,5 @@ def test_only_the_statistics_that_somebody_reads_are_kept() -> None:
     assert is_kept("cluster.canary_7.upstream_rq_active")
     assert is_kept("cluster.shadow_7.upstream_rq_5xx")
     assert is_kept("cluster.canary_7.upstream_cx_destroy_remote_with_active_rq")
-    assert is_kept("vhost.users.vcluster.regenerates_stable_6.upstream_rq_total")
-    assert not is_kept("vhost.users.vcluster.other.upstream_rq_total")
     assert not is_kept("cluster.canary_7.upstream_cx_total")
     assert not is_kept("server.uptime")

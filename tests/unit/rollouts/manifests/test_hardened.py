@@ -58,13 +58,3 @@ def test_the_keys_are_an_administrators_and_not_a_deliverys() -> None:
     assert "configmaps" not in str(
         [each for each in render(fleet_spec(), release(driver=True)) if each["kind"] == "Role"]
     )
-
-
-@pytest.mark.parametrize(("policy", "said"), [("warn", []), ("refuse", ["--key-policy", "refuse"])])
-def test_an_engine_that_was_compiled_for_another_machine_is_refused_where_the_spec_says_so(
-    policy: str, said: list[str]
-) -> None:
-    objects = render(fleet_spec(), release(key_policy=policy))
-    (pod,) = (each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Rollout")
-    words = pod["containers"][0]["args"]
-    assert [word for word in words if word in {"--key-policy", "refuse", "warn"}] == said

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import promql_parser as promql
-import pytest
-from fakes.metrics.queries import metric_of
 from fakes.metrics.slos import slo_spec
 
 from slo.catalogue import slo_of
-from slo.model import WINDOW_PLACE, EventSli, RawSli, Sli
+from slo.model import WINDOW_PLACE, EventSli
 from slo.spec import KINDS, CountedBy
-
-
-def queries(sli: Sli) -> tuple[str, ...]:
-    return (sli.error_ratio_query,) if isinstance(sli, RawSli) else (sli.error_query, sli.total_query)
 
 
 def selectors(query: str) -> list[promql.VectorSelector]:
@@ -28,24 +20,6 @@ def selectors(query: str) -> list[promql.VectorSelector]:
 
     promql.transform(promql.parse(WINDOW_PLACE.sub("5m", query)), None, keep)
     return found
-
-
-def all_queries() -> Iterator[str]:
-    for kind in KINDS:
-        for counted_by in CountedBy:
-            yield from queries(slo_of(slo_spec(kind), service="chat", counted_by=counted_by).sli)
-
-
-@pytest.mark.parametrize("query", sorted(set(all_queries())))
-def test_every_query_asks_for_what_is_exported_and_for_users_of_its_service_only(query: str) -> None:
-    assert WINDOW_PLACE.search(query)
-    for selector in selectors(query):
-        metric = metric_of(selector.name)
-        assert metric, selector.name
-        labels = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
-        assert labels.keys() <= {*metric.series[selector.name]}
-        assert labels["role"].startswith("stable|canary")
-        assert labels["service"] == "chat"
 
 
 def test_who_counts_is_the_fleets_choice_unless_the_line_says_it() -> None:

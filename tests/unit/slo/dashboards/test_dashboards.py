@@ -10,12 +10,9 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from fakes.metrics.queries import known_series, metric_of, series_of
 from fakes.metrics.slos import COST, SLOS
 
 from slo.dashboards.grafana import LEVELS, SELECTORS, dashboard_json, dashboards_of, panels_of, template
-from slo.signals import signal_groups
-from slo.spec import CostSpec, CountedBy, SloSpec
 from tidegate.core.model import Json
 
 ALL = ON_CALL, ENGINEERING, MONEY = dashboards_of(SLOS, service="chat", cost=COST)
@@ -85,46 +82,10 @@ def test_without_a_price_nothing_is_asked_about_money() -> None:
     assert not [query for panel in unpriced for query in panel["queries"] if "cost" in query["expr"]]
 
 
-WAYS: list[tuple[tuple[SloSpec, ...], CostSpec | None]] = [(SLOS, COST), (SLOS, None), ((), COST), ((), None)]
 VARIABLES = [each["query"] for each in written(ON_CALL)["templating"]["list"] if each["type"] == "query"]
-
-
-@pytest.mark.parametrize("counted_by", CountedBy)
-@pytest.mark.parametrize(("slos", "cost"), WAYS)
-def test_every_query_has_its_series(slos: tuple[SloSpec, ...], cost: CostSpec | None, counted_by: CountedBy) -> None:
-    # What is recorded of SLOs has the same names, whichever of them a delivery has.
-    known = known_series(SLOS, service="chat", counted_by=counted_by, cost=cost)
-    made = dashboards_of(slos, service="chat", cost=cost, counted_by=counted_by)
-    asked = [query["expr"] for level in made for panel in panels_of(level) for query in panel["queries"]]
-    chosen_from = [query.removeprefix("label_values(").rpartition(",")[0] for query in VARIABLES]
-    for expr in (*asked, *chosen_from, SELECTORS["firing"]):
-        assert series_of(expr) <= known, expr
 
 
 def test_no_query_sees_other_services() -> None:
     for query in (*(query["expr"] for panel in PANELS for query in panel["queries"]), SELECTORS["firing"], *VARIABLES):
         asked, told = len(re.findall(r"\b(?:tidegate[:_]|slo:|ALERTS)", query)), query.count('service="$service"')
         assert asked == told > 0, query
-
-
-@pytest.mark.parametrize(
-    ("needs", "only_with"),
-    [
-        ("a GPU and NVIDIA's DCGM exporter", "a GPU"),
-        ("an engine with speculative decoding", "speculative decoding"),
-        ("engines that run under tidegate's entrypoint", "our entrypoint"),
-    ],
-)
-def test_what_not_every_engine_exports_says_what_it_needs_and_nothing_else_does(needs: str, only_with: str) -> None:
-    groups = signal_groups(service="chat", counted_by=CountedBy.PROXY, cost=COST)
-    dependent = {
-        rule.record
-        for group in groups
-        for rule in group.rules
-        for metric in map(metric_of, series_of(rule.expr))
-        if metric and metric.only_with == only_with
-    }
-    assert dependent
-    for found in PANELS:
-        for query in found["queries"]:
-            assert bool(series_of(query["expr"]) & dependent) == (query.get("needs") == needs), found["title"]

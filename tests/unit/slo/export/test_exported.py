@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import promql_parser
 import pytest
 import yaml
-from fakes.metrics.queries import read, together
+from fakes.metrics.queries import filled_in, read, together
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +108,15 @@ def test_templates_of_all_slos_stand_in_one_analysis(suffix: str) -> None:
     metrics = together(templates)
     assert len(metrics) == 2 * len(SLOS)
     assert all(("count" in metric) == (suffix == "step") for metric in metrics)
+
+
+def test_every_query_is_promql_once_it_is_filled_in_and_levels_count_looks() -> None:
+    arm = {"region": "eu-west-1", "version": "7", "pod-template-hash": "6f7"}
+    for each in objects("analysis-templates.yaml"):
+        for query in filled_in(each, arm).values():
+            promql_parser.parse(query)
+        of_level = any(kind in each["metadata"]["name"] for kind in ("kv-cache", "quality"))
+        assert of_level == ("least-looks" in {argument["name"] for argument in each["spec"]["args"]})
 
 
 @given(st.lists(st.text(alphabet="abcXYZ019._-", min_size=1, max_size=80), min_size=2, max_size=2, unique=True))

@@ -43,8 +43,11 @@ def problems(text: str) -> list[str]:
         (slo(objective=0), "slos[0].objective: found 0; expected greater than 0"),
         (slo(objective=100.1), "slos[0].objective: found 100.1; expected less than or equal to 100"),
         (slo(objective="'99'"), "slos[0].objective: found '99'; expected a valid number"),
-        (slo(sli="{}"), "slos[0].sli: found no SLI; expected either events or raw"),
-        (slo(sli=EVENTS[:-1] + ", " + RAW[1:]), "slos[0].sli: found both kinds of SLI; expected either events or raw"),
+        (slo(sli="{}"), "slos[0].sli: found nothing; expected exactly one of events, raw"),
+        (
+            slo(sli=EVENTS[:-1] + ", " + RAW[1:]),
+            "slos[0].sli: found events and raw; expected exactly one of events, raw",
+        ),
         (slo(sli=EVENTS.replace("b[", "a[")), "slos[0].sli.events: found the same query for errors and for the total"),
         (slo(sli=RAW.replace("{{.window}}", "5m")), "expected PromQL with {{.window}} where its range goes"),
         (slo(alerting="{}"), "slos[0].alerting: found alerts without a name; expected a name, or page and ticket"),

@@ -4,9 +4,8 @@ import math
 from datetime import timedelta
 from typing import Any
 
-import promql_parser
 import pytest
-from fakes.metrics.queries import filled_in, outcome
+from fakes.metrics.queries import outcome
 
 from slo.kubernetes.analysis import (
     BY_HASH,
@@ -77,12 +76,6 @@ def test_windows_shrink_with_the_stage_but_not_below_what_a_rate_needs() -> None
     assert (slow.long, slow.short) == (timedelta(minutes=30), timedelta(seconds=150))
     assert (fast.long, fast.short) == (timedelta(minutes=5), SHORTEST)
     assert [fast.factor, slow.factor] == [14.4, 6]
-
-
-def test_every_argument_is_declared_and_the_query_is_promql_once_filled_in() -> None:
-    for query in filled_in(template(), {"region": "eu-west-1", "pod-template-hash": "6f7"}).values():
-        assert "{{" not in query
-        promql_parser.parse(query)
 
 
 def test_every_selector_is_narrowed_and_rates_become_counts() -> None:
