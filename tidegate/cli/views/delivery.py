@@ -64,7 +64,7 @@ class Progress(DeliveryDisplay):
         self._last: dict[tuple[str, str], tuple[GateOutcome | None, datetime, str]] = {}
         self._live = clock and Live(
             console=console,
-            get_renderable=lambda: at_work(self.story, clock.now()),
+            get_renderable=lambda: at_work(self.story, clock.now()) if self.story.started else Text(),
             refresh_per_second=REFRESHES_PER_SECOND,
             transient=True,
         )
