@@ -24,7 +24,6 @@ from pipelines.views.notifications import (
     DeliverySubject,
     Notification,
     NotificationChannel,
-    NotificationKind,
     NotTaken,
     deliver_message,
 )
@@ -55,13 +54,6 @@ def check_regions(
     spec: Delivery, fleet: ClusterFleetSpec, regions: Sequence[str], trusted: Trusted, controller_namespace: str
 ) -> dict[str, RegionCheck]:
     """Look at every region at once. Changes nothing.
-
-    Args:
-        spec: the delivery.
-        fleet: the spec's.
-        regions: of the fleet.
-        trusted: what the operator says of engines' images.
-        controller_namespace: of Argo Rollouts.
 
     Raises:
         KubeconfigWrong: it has none of the contexts.
@@ -152,7 +144,7 @@ def send_test(spec: Delivery) -> Sequence[tuple[NotificationChannel, str]]:
     headline = f"A test of tidegate, for {spec.metadata.name}"
     sent = []
     for place in places:
-        news = Notification(kind=NotificationKind.TEST, at=SystemClock().now(), subject=subject, headline=headline)
+        news = Notification(kind="test", at=SystemClock().now(), subject=subject, headline=headline)
         try:
             deliver_message(place, news, send_by_http)
         except NotTaken as error:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import cycle, islice
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 from pathlib import Path
 
 from pydantic import Field
@@ -211,54 +210,6 @@ def shuffled(requests: Sequence[LoadRequest], seed: int) -> Iterator[LoadRequest
         yield from order
 
 
-class Quantiles(Value):
-    """Of times in seconds; None where nothing was measured."""
-
-    p50: float | None = None
-    p95: float | None = None
-    p99: float | None = None
-
-    @classmethod
-    def of(cls, values: Iterable[float | None]) -> Quantiles:
-        """The smallest values that 50, 95 and 99 % do not exceed."""
-        found = sorted(value for value in values if value is not None)
-        shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-        return cls(**{name: found[ceil(len(found) * share) - 1] for name, share in shares.items() if found})
-
-
-class ArmResult(Value):
-    """What one arm made of all blocks."""
-
-    version: str
-    engines: int
-    requests: int
-    failed: int
-    errors: Mapping[str, int]
-    """How many failed how: the classes of `RequestRecord.error`."""
-    seconds: float
-    """That it was under load."""
-    requests_per_second: float
-    tokens_per_second: float
-    """Output tokens of requests answered in full, of all its engines."""
-    ttft_seconds: Quantiles
-    itl_seconds: Quantiles
-    e2e_seconds: Quantiles
-    tokens_per_cost: float | None = None
-    """Output tokens for one unit of the currency; None without a price."""
-
-
-class LoadResult(Value):
-    """What a stage of load came to."""
-
-    region: str
-    shape: str
-    blocks: int
-    """On both arms; the first one of each, which warms it up, is not among them."""
-    stable: ArmResult
-    canary: ArmResult
-    currency: str | None = None
-
-
 def arm_load(records: Sequence[RequestRecord], *, engines: int, engine_hour: float | None) -> ArmLoad | None:
     """One block of one arm as evidence; None when no request ended."""
     if not records:
@@ -271,25 +222,4 @@ def arm_load(records: Sequence[RequestRecord], *, engines: int, engine_hour: flo
         seconds=max(ended - began, 1e-3),
         engines=engines,
         engine_hour=engine_hour,
-    )
-
-
-def arm_result(version: str, loads: Sequence[ArmLoad], records: Sequence[RequestRecord]) -> ArmResult:
-    """All blocks of one arm; times are of requests that were answered in full."""
-    seconds, tokens = sum(load.seconds for load in loads), sum(load.output_tokens for load in loads)
-    costs = [load.cost for load in loads if load.cost is not None]
-    answered = [record for record in records if record.ok]
-    return ArmResult(
-        version=version,
-        engines=max((load.engines for load in loads), default=1),
-        requests=len(records),
-        failed=len(records) - len(answered),
-        errors=Counter(record.error for record in records if record.error),
-        seconds=seconds,
-        requests_per_second=len(answered) / seconds if seconds else 0.0,
-        tokens_per_second=tokens / seconds if seconds else 0.0,
-        ttft_seconds=Quantiles.of(record.ttft_seconds for record in answered),
-        itl_seconds=Quantiles.of(record.itl_mean_seconds for record in answered),
-        e2e_seconds=Quantiles.of(record.duration_seconds for record in answered),
-        tokens_per_cost=tokens / sum(costs) if costs else None,
     )

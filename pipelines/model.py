@@ -112,16 +112,10 @@ def expected_seconds(steps: Iterable[tuple[int, str | None, float]]) -> float:
     return alone + sum(max(lane.values()) for lane in lanes.values())
 
 
-class UnresolvedPlan(Value):
-    """The steps of a delivery whose versions were not looked up, since no registry was asked."""
+class PlannedSteps(Value):
+    """What will happen, in order, before anything does."""
 
     name: str
-    model: str
-    """The registered model's name."""
-    origin: str
-    """The alias of the version to deliver."""
-    target: str
-    """The alias that it will get."""
     regions: tuple[str, ...]
     steps: tuple[PlanStep, ...]
 
@@ -131,14 +125,22 @@ class UnresolvedPlan(Value):
         return expected_seconds((each.wave, each.region, each.expected_seconds) for each in self.steps)
 
 
-class Plan(Value):
-    """What will happen, in order, before anything does."""
+class UnresolvedPlan(PlannedSteps):
+    """Of versions that were not looked up, since no registry was asked."""
 
-    name: str
+    model: str
+    """The registered model's name."""
+    origin: str
+    """The alias of the version to deliver."""
+    target: str
+    """The alias that it will get."""
+
+
+class Plan(PlannedSteps):
+    """Of two versions, as the registry has them."""
+
     version: ModelVersion
     champion: ModelVersion
-    regions: tuple[str, ...]
-    steps: tuple[PlanStep, ...]
     engine: EngineRecord | None = None
     """What is delivered; None in plans of a tidegate that knew engines by their model version alone."""
     champion_engine: EngineRecord | None = None
@@ -166,11 +168,6 @@ class Plan(Value):
         """Both names, where one is not the number of its version."""
         names = self.on_trial, self.in_production
         return names if names != (self.version.version, self.champion.version) else None
-
-    @property
-    def expected_seconds(self) -> float:
-        """As `expected_seconds`, of its steps."""
-        return expected_seconds((each.wave, each.region, each.expected_seconds) for each in self.steps)
 
 
 class Ending(StrEnum):

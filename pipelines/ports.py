@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from gates.answers.samples import TakenSamples
+from gates.model import EngineReply
 from registry.model import EngineRecord, ModelVersion
 from registry.model import Event as Event  # noqa: PLC0414  # re-exported: a part of the port Ledger
 from rollouts.model import CarrierHeartbeat, Engine, EngineSet, ForeignObject, RegionState
-from tidegate.core.model import Value
 
 
 class Fleet(Protocol):
@@ -102,21 +102,11 @@ class Listener(Protocol):
         """Take note."""
 
 
-class ChatAnswer(Value):
-    """What an engine said to one prompt, and how fast."""
-
-    text: str
-    tokens: tuple[int, ...]
-    finish_reason: str
-    ttft_seconds: float
-    duration_seconds: float
-
-
 class Chat(Protocol):
     """Asks one engine directly, at temperature 0."""
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
-        """Stream one chat completion."""
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> tuple[EngineReply, tuple[int, ...]]:
+        """Stream one chat completion: what the engine said and how fast, and its tokens."""
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens that the engine itself makes of a conversation, generation prompt included."""

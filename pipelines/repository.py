@@ -44,9 +44,6 @@ class GitMissing(Refused):
     """There is no `git` on this machine."""
 
 
-LOOKED_AT_AGAIN = "the branch is read again by itself"
-
-
 class BranchMoved(OutsideError):
     """Somebody else has pushed since it was read; nothing was written."""
 
@@ -153,7 +150,10 @@ class GitRemote:
             self._fail(done)
         reason = refused[0].rpartition("\t")[2]
         if _MOVED.search(reason):
-            raise BranchMoved(f"{self._named}: somebody else has pushed meanwhile: {reason}", hint=LOOKED_AT_AGAIN)
+            raise BranchMoved(
+                f"{self._named}: somebody else has pushed meanwhile: {reason}",
+                hint="the branch is read again by itself",
+            )
         words = "; ".join(self._words(done, "remote: ")) or reason
         raise GitRefused(
             f"{self._named} does not take the commit: {self._clean(reason)}: {words}",
@@ -169,19 +169,13 @@ class GitRemote:
         if self._place is None:
             self._place = Path(mkdtemp(prefix="tidegate-git-"))
             weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
-            self._git("init", "--quiet", "--bare", "--template=", str(self._place / "bare"), inside=False)
+            self._git("init", "--quiet", "--bare", "--template=")
             self._git("remote", "add", "origin", self._spec.repository)
         return self._place
 
-    def _git(
-        self,
-        *arguments: str,
-        send: bytes = b"",
-        more: Mapping[str, str] | None = None,
-        inside: bool = True,
-    ) -> str:
+    def _git(self, *arguments: str, send: bytes = b"", more: Mapping[str, str] | None = None) -> str:
         """What a command that asks nobody says."""
-        done = self._run(arguments, send=send, more=more, inside=inside)
+        done = self._run(arguments, send=send, more=more)
         if done.returncode:
             words = "; ".join(self._words(done)) or "no reason given"
             raise GitRefused(f"git {arguments[0]} failed: {words}", hint="look at the configuration of git here")
@@ -211,9 +205,7 @@ class GitRemote:
         send: bytes = b"",
         remote: bool = False,
         more: Mapping[str, str] | None = None,
-        inside: bool = True,
     ) -> subprocess.CompletedProcess[bytes]:
-        folder = ["--git-dir", str(self._folder / "bare")] if inside else []
         environment = {**variables_for(Child.GIT, os.environ), **_UNATTENDED, **(more or {})}
         if remote:
             environment |= self._access()
@@ -221,7 +213,7 @@ class GitRemote:
         try:
             # A session of its own: neither ssh nor git finds a terminal to ask a person at.
             return subprocess.run(
-                [self._program, "-c", "core.hooksPath=/dev/null", *folder, *arguments],
+                [self._program, "-c", "core.hooksPath=/dev/null", "--git-dir", str(self._folder / "bare"), *arguments],
                 input=send,
                 capture_output=True,
                 env=environment,

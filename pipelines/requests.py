@@ -89,10 +89,7 @@ def answer(
 ) -> DeliverySummary | None:
     """The delivery that fulfils the request, no matter who started it; None when there is none yet.
 
-    Args:
-        entry: the request.
-        deliveries: of the model, newest first.
-        alive: the ids of those that run.
+    `deliveries` are of the model, newest first.
     """
     of_version = [delivery for delivery in deliveries if delivery.version == entry.request.version]
     return next((each for each in of_version if each.id in alive or entry.since - each.started <= SLACK), None)

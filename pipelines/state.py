@@ -2,57 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from rollouts.local.locks import LOCK
 
 
-@dataclass(frozen=True)
 class StateFolder:
     """The layout of `.tidegate/`. Nothing in it is precious but the registry."""
 
-    root: Path
-
-    @property
-    def engines(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.engines = root / "engines"
         """Downloaded model versions, one folder for each digest."""
-        return self.root / "engines"
-
-    @property
-    def builds(self) -> Path:
+        self.builds = root / "builds"
         """Built engines, and what was compiled for them."""
-        return self.root / "builds"
-
-    @property
-    def images(self) -> Path:
+        self.images = root / "images"
         """The OCI layout that `tidegate engine build` writes to."""
-        return self.root / "images"
-
-    @property
-    def run(self) -> Path:
+        self.run = root / "run"
         """One folder for each engine that runs."""
-        return self.root / "run"
-
-    @property
-    def traffic(self) -> Path:
+        self.traffic = root / "traffic"
         """One record for each user request."""
-        return self.root / "traffic"
-
-    @property
-    def samples(self) -> Path:
+        self.samples = root / "samples"
         """What a delivery asks engines to keep of users' requests, a file each region; no sample is ever here."""
-        return self.root / "samples"
-
-    @property
-    def lock(self) -> Path:
+        self.lock = root / LOCK
         """Held by the process that runs a delivery; the fleet host watches it."""
-        return self.root / LOCK
-
-    @property
-    def unwritten(self) -> Path:
+        self.unwritten = root / "unwritten"
         """What MLflow has not taken yet of deliveries, a file each."""
-        return self.root / "unwritten"
 
     def delivery(self, delivery: str) -> Path:
         """What one delivery leaves behind: its events and its report."""

@@ -15,11 +15,11 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "gates.adapters.prometheus": "PrometheusSource",
-    "gates.model": "ArmKey GateOutcome Verdict",
+    "gates.model": "ArmKey EngineReply GateOutcome Verdict",
     "gates.ports": "EvidenceSource",
     "pipelines.errors": "NotAsPlanned PlanRefused",
     "pipelines.model": "Ending Plan PlanStep Result",
-    "pipelines.ports": "Chat ChatAnswer EngineProvider Fleet Ledger Tokenizer",
+    "pipelines.ports": "Chat EngineProvider Fleet Ledger Tokenizer",
     "pipelines.spec.delivery": "Delivery",
     "pipelines.views.status": "StatusReport",
     "registry.errors": "DeliveryRuns",

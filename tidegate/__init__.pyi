@@ -2,6 +2,7 @@
 
 from gates.adapters.prometheus import PrometheusSource as PrometheusSource
 from gates.model import ArmKey as ArmKey
+from gates.model import EngineReply as EngineReply
 from gates.model import GateOutcome as GateOutcome
 from gates.model import Verdict as Verdict
 from gates.ports import EvidenceSource as EvidenceSource
@@ -12,7 +13,6 @@ from pipelines.model import Plan as Plan
 from pipelines.model import PlanStep as PlanStep
 from pipelines.model import Result as Result
 from pipelines.ports import Chat as Chat
-from pipelines.ports import ChatAnswer as ChatAnswer
 from pipelines.ports import EngineProvider as EngineProvider
 from pipelines.ports import Fleet as Fleet
 from pipelines.ports import Ledger as Ledger

@@ -16,7 +16,6 @@ from pipelines.authority.answering import Hearing
 from pipelines.events.artifacts import keep_spec, refuse_unkeepable
 from pipelines.events.journal import Journal
 from pipelines.events.listeners import DeliveryDisplay
-from pipelines.events.payloads import DeliveryRequested
 from pipelines.events.state import asked_to_stop, done_steps, outcome_of, plan_of, state_of, step_of
 from pipelines.model import EXIT_CODES, Ending, Plan, Result
 from pipelines.ports import CarriedFleet, Fleet
@@ -87,7 +86,7 @@ async def _begin(at: Surroundings, ledger: MlflowLedger, spec: Delivery, plan: P
             if asker is not None and not any(event.kind == "requested" for event in events):
                 hearing = Hearing(spec, ledger.delivery, events, at.identities, SystemClock())
                 event = await call_in_thread(hearing.request, asker)
-                await journal.say(event.step, DeliveryRequested.of(event), event.message)
+                await journal.record(event)
         except TidegateError as error:
             # No step could ever find its way; the next delivery must not have to wait for this one.
             await journal.closed(Ending.FAILED, str(error), error.exit_code)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel
 
 from gates.adapters.openai import OpenAIClient
-from pipelines.ports import ChatAnswer
+from gates.model import EngineReply
 
 
 class _Tokens(BaseModel):
@@ -21,7 +21,7 @@ class OpenAIChat:
         """`timeout_seconds` is how long an engine may stay silent, before or within an answer."""
         self._timeout_seconds = timeout_seconds
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> tuple[EngineReply, tuple[int, ...]]:
         """Stream one chat completion from the engine at `url` (without `/v1`).
 
         Asked once: an answer that came only the second time would hide what users see.
@@ -40,14 +40,7 @@ class OpenAIChat:
             "return_token_ids": True,
         }
         async with OpenAIClient(url, timeout_seconds=self._timeout_seconds) as client:
-            found, tokens = await client.stream_answer("/v1/chat/completions", body)
-        return ChatAnswer(
-            text=found.text,
-            tokens=tokens,
-            finish_reason=found.finish_reason,
-            ttft_seconds=found.ttft_seconds,
-            duration_seconds=found.duration_seconds,
-        )
+            return await client.stream_answer("/v1/chat/completions", body)
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """The tokens that the engine itself makes of a conversation, generation prompt included.

@@ -137,15 +137,9 @@ async def open_clusters(
 ) -> AsyncIterator[Mapping[str, AnyRegion]]:
     """The fleet of each region. Nobody is asked anything yet.
 
-    Args:
-        spec: the delivery.
-        fleet: the spec's.
-        patience: how long a silent region is waited for; the spec's when it is None.
-        counted: whether arrivals are proven by what Prometheus counts; who only goes back has no use for it.
-        carrier: says in each region where it has begun that it lives, until the end; the one who is none only looks.
-        public_keys: of the one who builds engines, in PEM; one of them has to have signed every engine that starts.
-        glance: whether a person waits for one look, and a region that refuses connections is soon given up.
-        engines: that a plan knows, for Rollouts of others.
+    `patience` is how long a silent region is waited for, the spec's when it is None; `glance` that a person waits for
+    one look, so that a region that refuses connections is soon given up. A `carrier` says in each region where it has
+    begun that it lives, until the end; without one this only looks. The other arguments are as for `cluster_fleet`.
 
     Raises:
         NoAccess: the kubeconfig has no such context, or cannot be read.
@@ -232,10 +226,11 @@ NO_SERIES = "unknown"
 
 async def _is_scraped(at: PrometheusEndpoint, pod_hash: str) -> bool:
     """Whether a target has that label; of a Prometheus that does not answer the gates will tell."""
-    from pipelines.adapters.series import is_scraped
+    from gates.evidence.names import NAME, UP
+    from pipelines.adapters.series import found_now
 
     try:
-        return await is_scraped(at, {POD_HASH: pod_hash})
+        return bool(await found_now(at, {NAME: UP, POD_HASH: pod_hash}))
     except OutsideError as error:
         note(f"whether engines are scraped is not known: {error}")
         return True

@@ -57,7 +57,7 @@ class ImageEngines:
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared: its tokenizer is asked what a conversation's tokens are."""
-        return self._workdir(version) / "model"
+        return self.state.engines / version.digest / "model"
 
     async def prepare(self, version: ModelVersion, progress: Progress, record: EngineRecord | None = None) -> Engine:
         """The version's image, and its files in place and proven against their digests.
@@ -78,7 +78,7 @@ class ImageEngines:
         since = f", as planned; its tag {ENGINE_IMAGE} says {now or 'nothing'} since" if moved else ""
         served = "by engines that others start" if theirs else f"from {image}"
         progress(f"{version.uri} is served {served}{since}{f', {proven}' if proven else ''}")
-        await call_in_thread(self.registry.download, version, self._workdir(version))
+        await call_in_thread(self.registry.download, version, self.folder(version).parent)
         return Engine(
             version=record.name if record else version.version,
             digest=version.digest,
@@ -94,9 +94,6 @@ class ImageEngines:
             return record.image
         own = self.settings.image.reference if self.settings and self.settings.image else ""
         return self.images.get(version.version) or own or pinned_image(version, tags)
-
-    def _workdir(self, version: ModelVersion) -> Path:
-        return self.state.engines / version.digest
 
 
 @dataclass(frozen=True)
@@ -225,10 +222,7 @@ def set_up_machine(wheels: Path | None = None, platform: EnginePlatform = Engine
         note(str(error))
         missing = error
     environment = ensure_engine_environment(note, wheels, platform)
-    state, built_for = (
-        "ready" if missing is None else "made",
-        "" if platform is EnginePlatform.CPU else f" for {platform}",
-    )
+    state, built_for = "made" if missing else "ready", "" if platform is EnginePlatform.CPU else f" for {platform}"
     note(f"{state}: vLLM {environment.vllm}{built_for} at {Path(environment.python).parents[1]}")
     if missing:
         raise missing

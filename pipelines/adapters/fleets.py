@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 def require_contexts(spec: Delivery, regions: Collection[str] = (), *, every: bool = False) -> None:
     """Look for the contexts of the regions in the kubeconfig before anybody is asked; nothing of a fleet here.
 
-    Args:
-        spec: the delivery.
-        regions: only these; none for all.
-        every: whether each of them must be there; else one is enough, and the others are reported as out of reach.
+    Of the `regions`, or all; with `every` each must be there, else one is enough, and the others are reported as out of
+    reach.
 
     Raises:
         KubeconfigWrong: one that must be there is not.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from engine_images.errors import BadKey, BadSignature
-from engine_images.signature import SigningKey, verify
+from engine_images.signature import SigningKey, read_public_key, verify
 from pipelines.spec.trust import Trusted
 from registry.chain import Believed, Seal
 from tidegate.core.errors import UsageError
@@ -42,8 +41,7 @@ def believed_by(trusted: Trusted) -> Believed | None:
     pems = [_read(path, "a key of `ledger.keys`") for path in paths]
     for path, pem in zip(paths, pems, strict=True):
         try:
-            with suppress(BadSignature):
-                verify(pem, b"", b"")
+            read_public_key(pem)
         except BadKey as error:
             raise UsageError(f"{path}: {error}") from error
     return {known_by(pem): partial(_signed, pem) for pem in pems} or None

@@ -103,7 +103,7 @@ class LocalEngines:
 
     def folder(self, version: ModelVersion) -> Path:
         """Where the version's files are, once prepared."""
-        return self._workdir(version) / "model"
+        return self.state.engines / version.digest / "model"
 
     async def prepare(self, version: ModelVersion, progress: Progress, record: EngineRecord | None = None) -> Engine:
         """That of the record, or of the spec's settings.
@@ -141,7 +141,7 @@ class LocalEngines:
             NotProven: what was built is not loaded again, or is another model than the eager one.
         """
         # Every time: files that somebody changed since must not be served.
-        await call_in_thread(self.registry.download, version, self._workdir(version))
+        await call_in_thread(self.registry.download, version, self.folder(version).parent)
         source = await call_in_thread(self.registry.source, version)
         order = await call_in_thread(self._order, version, source)
         return order, await self.builder.build(order, progress)
@@ -166,6 +166,3 @@ class LocalEngines:
             name=self.name,
             memory_bytes=process_bytes(files, self.settings),
         )
-
-    def _workdir(self, version: ModelVersion) -> Path:
-        return self.state.engines / version.digest

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pipelines.events.payloads import Closing, StopRequest
+from pipelines.events.payloads import Closing
 from pipelines.state import StateFolder
-from registry.model import DeliverySummary, EngineRecord, ModelVersion, Serving, number_of
+from registry.model import DeliverySummary, EngineRecord, Event, EventKind, ModelVersion, Serving, number_of
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import OutsideError, TidegateError
 from tidegate.core.process import note, user_name
@@ -79,7 +79,8 @@ class RollbackLedger:
     def stop(self, delivery: str) -> None:
         """Ask the one who carries it to end it: they hear it with their next sign of life."""
         ledger = self._ledgers().join(delivery, carries=False)
-        ledger.append(StopRequest().event(SystemClock().now(), "delivery", f"asked to stop by {_me()}"))
+        message = f"asked to stop by {_me()}"
+        ledger.append(Event(at=SystemClock().now(), step="delivery", kind=EventKind.STOP, message=message))
 
     def close(self, last: DeliverySummary, serves: str | None) -> None:
         """End a delivery that nobody carries; aliases that it may have moved follow what all regions serve, if one."""

@@ -35,11 +35,6 @@ logging.getLogger("httpx").addFilter(lambda record: record.levelno >= logging.WA
 def send_by_http(url: str, body: Body, transport: httpx.BaseTransport | None = None) -> None:
     """A `Sender`: posts JSON once. It follows no redirect: the body is for the address that was named.
 
-    Args:
-        url: the address.
-        body: what is posted.
-        transport: is for tests.
-
     Raises:
         NotTaken: no answer, or one that is no success.
     """

@@ -47,10 +47,7 @@ def read_delivery(path: Path, *, kept_below: Path | None = None) -> Delivery:
 def read_spec(path: Path, *, kept_below: Path | None = None, files_needed: bool = False) -> Delivery:
     """The spec, when everything in it is its author's to say: its files, variables, addresses and plugins.
 
-    Args:
-        path: of the spec.
-        kept_below: the folder to which a delivery's own copy was brought.
-        files_needed: whether the files that it names must be there.
+    `kept_below` is the folder to which a delivery's own copy was brought, if it is one.
 
     Raises:
         SpecError: with every problem, each with its line.

@@ -32,11 +32,7 @@ def open_deliveries(
 
     What a process before this one could not write is written first.
 
-    Args:
-        state: the folder with what is this machine's own.
-        tracking_uri: of MLflow.
-        trusted: whose ledgers are believed; None for what the environment names.
-        leftovers: whether to write what a process before this one could not.
+    `trusted` says whose ledgers are believed; None for whom the environment names.
     """
     from pipelines.adapters.ledger_keys import believed_by, seal_from
     from pipelines.adapters.trust import named_trust

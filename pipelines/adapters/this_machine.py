@@ -27,7 +27,7 @@ from rollouts.errors import FleetError
 from rollouts.local.scrape_config import INTERVAL_SECONDS
 from tidegate.core.adapters.extras import require
 from tidegate.core.errors import Refused, TidegateError, UsageError
-from tidegate.core.process import cancelled_by_signals, note
+from tidegate.core.process import cancelled_by_signals, meanwhile, note
 from tidegate.core.threads import call_in_thread
 
 FRESH_SECONDS = 60.0
@@ -100,12 +100,10 @@ async def fleet_heartbeat(host: FleetHost, carrier: Carrier) -> AsyncIterator[No
                 log.info("the fleet host has not heard of us: %s", error)
             await asyncio.sleep(min(BEAT_SECONDS, carrier.unattended_seconds / BEATS))
 
-    beating = asyncio.create_task(beat())
     try:
-        yield
+        async with meanwhile(beat()):
+            yield
     finally:
-        beating.cancel()
-        await asyncio.wait([beating])
         if not carrier.hands_on:
             with suppress(FleetError):
                 await host.leave()
@@ -171,14 +169,8 @@ async def serve_champion(
 ) -> LoadTotals | None:
     """Serve the champion in every region until a signal; `announce` gets a line for each region that serves.
 
-    Args:
-        spec: the delivery's.
-        folder: of the spec.
-        state: where the fleet lives.
-        tracking_uri: of MLflow; None for the store in the state folder.
-        announce: hears where each region answers.
-        detach: return once every region serves, and leave the fleet up.
-        users: play the users that the spec describes; also where a fleet runs already.
+    `announce` hears where each region answers. With `detach` it returns once every region serves, and leaves the fleet
+    up; with `users` those that the spec describes are played, also where a fleet runs already.
 
     Returns:
         What became of the users' requests.

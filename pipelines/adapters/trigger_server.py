@@ -24,7 +24,6 @@ from pipelines.triggers.app import (
     behind_door,
     metrics_route,
     receiver_routes,
-    requests_route,
 )
 from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import MlflowTriggers, Reconciler, Starter
@@ -32,7 +31,7 @@ from pipelines.triggers.starters import ProcessStarter
 from pipelines.triggers.webhooks import SECRET, SECRET_BEFORE
 from tidegate.core.clock import SystemClock
 from tidegate.core.errors import TidegateError
-from tidegate.core.process import cancelled_by_signals, note
+from tidegate.core.process import cancelled_by_signals, meanwhile, note
 from tidegate.core.threads import call_in_thread
 
 TRACKING_URI = "MLFLOW_TRACKING_URI"
@@ -53,17 +52,9 @@ async def serve_triggers(
 ) -> None:
     """Receive and reconcile until Ctrl-C or SIGTERM.
 
-    Args:
-        spec: the delivery's.
-        spec_path: its file.
-        listener: where it answers; what names models and hosts, only on the loopback or with a password.
-        state: where requests are kept.
-        tracking_uri: of MLflow.
-        context: of the cluster of workflows; None for the current one.
-        workflows: whether workflows are started; else processes.
-        every: between two looks at the registry.
-        secrets: with which MLflow signs; none to believe no webhook.
-        register: the address at which MLflow reaches this receiver; None to register no webhook.
+    `context` is that of the cluster of `workflows`. `secrets` are those that MLflow signs with; none to believe no
+    webhook. `register` is the address at which MLflow reaches this receiver; None to register no webhook. What names
+    models and hosts is answered on the loopback only, or to who has the password.
     """
     model, alias = spec.model.name, spec.model.origin
     triggers = MlflowTriggers(mlflow_address(state.root, tracking_uri))
@@ -85,15 +76,16 @@ async def serve_triggers(
         receiver = Receiver(model, alias, secrets, inbox, clock, wake)
         routes, password = receiver_routes(receiver, reconciler), options.password
         if options.is_local or password:
-            routes += [requests_route(receiver), metrics_route(Numbers(receiver, reconciler, spec.metadata.name))]
+            routes.append(metrics_route(Numbers(receiver, reconciler, spec.metadata.name)))
         app = behind_door(routes, hosts=options.names(register), password=password, open_to_all=OPEN_TO_ALL)
         await stack.enter_async_context(listener.answering(app))
         note(f"listening on {listener.address}{WEBHOOK} for {model}@{alias}")
         registering = _register(triggers.announce, f"tidegate-{spec.metadata.name}", register, secrets)
-        await _reconcile(reconciler, asyncio.create_task(registering))
+        async with meanwhile(registering):
+            await _reconcile(reconciler)
 
 
-async def _reconcile(reconciler: Reconciler, registration: asyncio.Task[None]) -> None:
+async def _reconcile(reconciler: Reconciler) -> None:
     """Until a signal; what is being started then is started whole."""
     work = asyncio.create_task(reconciler.forever())
     try:
@@ -102,9 +94,6 @@ async def _reconcile(reconciler: Reconciler, registration: asyncio.Task[None]) -
     except asyncio.CancelledError:
         reconciler.stop()
         await work
-    finally:
-        registration.cancel()
-        await asyncio.wait([registration])
 
 
 async def _register(

@@ -17,8 +17,7 @@ TRUST_FILE = "trust.yaml"
 def named_trust(spec_folder: Path | None = None) -> Trusted:
     """The trust file that `--trust` or TIDEGATE_TRUST names; an empty one where none is named.
 
-    Args:
-        spec_folder: where the caller's spec lies; None where the spec came from MLflow, or there is none.
+    `spec_folder` is where the caller's spec lies; None where it came from MLflow, or there is none.
 
     Raises:
         UsageError: none is named, and one came with the spec: who writes specs would say what specs may.

@@ -193,12 +193,18 @@ class Listener:
 
 
 @contextmanager
-def listening(listen: ListenOptions) -> Iterator[Listener]:
+def listening(listen: ListenOptions, *, guarded: bool = False) -> Iterator[Listener]:
     """A socket at its address, closed at the end; port 0 is a free one.
 
     Raises:
+        UsageError: it is to be `guarded`, and others could ask it without having to say who they are.
         OutsideError: nobody can listen there.
     """
+    if guarded and not listen.is_local and listen.password is None:
+        raise UsageError(
+            f"{listen.address} would be open to anyone who can reach it",
+            hint="give --token FILE, or listen on 127.0.0.1",
+        )
     host, port = host_and_port(listen.address)
     try:
         heard = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -208,20 +214,3 @@ def listening(listen: ListenOptions) -> Iterator[Listener]:
         ) from error
     with heard:
         yield Listener(listen, heard)
-
-
-@contextmanager
-def guarded_listener(listen: ListenOptions) -> Iterator[Listener]:
-    """A socket for an application that answers nobody else, closed at the end.
-
-    Raises:
-        UsageError: others could ask it, and nobody would have to say who he is.
-        OutsideError: nobody can listen there.
-    """
-    if not listen.is_local and listen.password is None:
-        raise UsageError(
-            f"{listen.address} would be open to anyone who can reach it",
-            hint="give --token FILE, or listen on 127.0.0.1",
-        )
-    with listening(listen) as heard:
-        yield heard

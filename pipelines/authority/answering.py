@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pipelines.authority.approvals import (
@@ -16,13 +17,13 @@ from pipelines.authority.approvals import (
     request,
     resumption,
 )
-from pipelines.events.payloads import ApprovalDenied, ApprovalGiven, DeliveryRequested, DeliveryResumed, PersonAnswer
+from pipelines.events.payloads import PersonAnswer
 from pipelines.events.state import plan_of
 from pipelines.spec.approvals import ApprovalSpec, ProvenBy, ResumeSpec
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import ApproversSpec
 from pipelines.statements import Person, Proof, Prover, Statement, Unproven, utc
-from registry.model import Event
+from registry.model import Event, EventKind
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError, Refused, UsageError
 from tidegate.core.model import Value
@@ -98,10 +99,7 @@ class AnswerVerifier:
     def answer(self, question: Question, event: Event, events: Sequence[Event]) -> Answer:
         """One answer, and whether it counts.
 
-        Args:
-            question: what it should be an answer to.
-            event: as it stands in the ledger, or would.
-            events: of the ledger, which say who asked for the delivery.
+        `event` is as it stands in the ledger, or would; `events` say who asked for the delivery.
 
         Raises:
             OutsideError: it cannot be checked now.
@@ -179,10 +177,7 @@ def _said(event: Event, ignored: str) -> Answer:
 def refuse_unanswerable(approvals: Sequence[ApprovalSpec], approvers: ApproversSpec, *, asked: bool) -> None:
     """Say no to a delivery that would wait in vain, since nobody could prove that they may approve it.
 
-    Args:
-        approvals: of the spec.
-        approvers: of the trust file.
-        asked: whether somebody proves who asks for the delivery.
+    `asked` is whether somebody proves who asks for the delivery.
 
     Raises:
         UsageError: the first approval that nobody could give, and what to write.
@@ -261,7 +256,7 @@ class Hearing:
 
     def request(self, asker: Prover) -> Event:
         """Who asks for the delivery, which was just opened."""
-        return self._said(DeliveryRequested, request(self.delivery, self.events), Speaker(prover=asker))
+        return self._said(EventKind.REQUESTED, request(self.delivery, self.events), Speaker(prover=asker))
 
     def resumption(self, speaker: Speaker) -> Event | None:
         """Who carries the delivery on; None when nobody says it, and nobody need.
@@ -271,7 +266,7 @@ class Hearing:
         question = resumption(self.spec.resume, self.delivery, self.events)
         if speaker == Speaker() and not question.rules:
             return None
-        return self._said(DeliveryResumed, question, speaker)
+        return self._said(EventKind.RESUMED, question, speaker)
 
     def answer(self, asked: str, speaker: Speaker, *, reason: str = "", refuse: bool = False) -> Event:
         """An approval or a refusal of a step's id, `wave@2` or `freeze`.
@@ -294,12 +289,12 @@ class Hearing:
         if speaker.prover and question.since is None and not question.names:
             hint = "answer once it waits: what you decide on does not exist before"
             raise Refused(f"the delivery does not ask for {asked} yet", hint=hint)
-        payload = ApprovalDenied if refuse else ApprovalGiven
-        return self._said(payload, question, speaker, step=asked, reason=reason)
+        kind = EventKind.REFUSED if refuse else EventKind.APPROVED
+        return self._said(kind, question, speaker, step=asked, reason=reason)
 
     def _said(
         self,
-        payload: type[PersonAnswer],
+        kind: EventKind,
         question: Question,
         speaker: Speaker,
         step: str = "delivery",
@@ -312,7 +307,7 @@ class Hearing:
         if speaker.prover:
             version = plan_of(self.events).version
             statement = Statement(
-                says=WORDS[payload.kind],
+                says=WORDS[kind],
                 question=question.name,
                 delivery=self.delivery,
                 model=version.name,
@@ -326,9 +321,14 @@ class Hearing:
             if step != "delivery" and not self.identities.approvers.anybody:
                 note("there is no trust.yaml with `approvers` here; the step that waits checks who this was")
                 message = f"not checked here: {reason}" if reason else "not checked here"
-                return payload(**data).event(self.clock.now(), step, message)
+                return _event(kind, self.clock.now(), step, message, data)
         now = self.clock.now()
-        said = AnswerVerifier(self.identities).answer(question, payload(**data).event(now, step), self.events)
+        said = AnswerVerifier(self.identities).answer(question, _event(kind, now, step, "", data), self.events)
         if said.ignored:
             raise UsageError(f"this would not count: {said.ignored}", hint=takes)
-        return payload(**data | {"by": said.person.identity}).event(now, step, str(said))
+        return _event(kind, now, step, str(said), data | {"by": said.person.identity})
+
+
+def _event(kind: EventKind, at: datetime, step: str, message: str, data: Mapping[str, Any]) -> Event:
+    said = PersonAnswer.model_validate(data).model_dump(mode="json", exclude_unset=True)
+    return Event(at=at, step=step, kind=kind, message=message, data=said)

@@ -77,14 +77,8 @@ def audit(
 ) -> Audit:
     """Compare everything that can be compared.
 
-    Args:
-        summary: the delivery as lists show it.
-        record: its events.
-        found: what the chain itself shows.
-        kept: where its files are kept.
-        registry: whose tags are compared with the plan.
-        heads: hashes of events, whole, that were noted where MLflow's writers cannot write.
-        replaying: whether the recorded evidence is judged again.
+    `found` is what the chain itself shows; `heads` are hashes of events, whole, that were noted where MLflow's writers
+    cannot write. When `replaying`, the recorded evidence is judged again.
 
     Raises:
         UsageError: what was noted is no hash.

@@ -316,11 +316,7 @@ def bring_evidence(kept: MlflowDeliveries, delivery: str, folder: Path, told: Ma
 
     Of what is brought, only what the ledger vouches for is kept: the rest, no verdict was told of.
 
-    Args:
-        kept: where they are.
-        delivery: whose.
-        folder: the delivery's own on this machine.
-        told: what the ledger vouches for.
+    `folder` is the delivery's own on this machine, `told` what the ledger vouches for.
 
     Raises:
         NotAsPlanned: a transcript is another than the one that verdicts were told of, or was cut off.

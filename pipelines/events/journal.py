@@ -92,12 +92,7 @@ class Journal:
         return self._ledger.delivery
 
     async def say(
-        self,
-        step: str,
-        payload: Payload,
-        message: str = "",
-        *,
-        meanwhile: Look | None = None,
+        self, step: str, what: Payload | EventKind, message: str = "", *, meanwhile: Look | None = None
     ) -> None:
         """Record one event, durably, before the world is touched. `meanwhile` is called while the store is silent.
 
@@ -105,17 +100,20 @@ class Journal:
             StoreUnreachable: the store was silent for longer than the delivery is patient.
             DeliveryLost: another process has closed this delivery.
         """
-        event = payload.event(self._clock.now(), step, message)
+        await self.record(self._event(what, step, message), meanwhile=meanwhile)
+
+    async def record(self, event: Event, *, meanwhile: Look | None = None) -> None:
+        """As `say`, of an event that was made before."""
         self._write_last_verdicts(event)
         await self._durable(self._writer.put(EventEntry(event=event)), self._limits.patience, meanwhile)
         if event.kind == EventKind.STARTED:
-            self.begun.add(step)
+            self.begun.add(event.step)
         self._remember(event)
         self._show(event)
 
-    def tell(self, step: str, payload: Payload, message: str = "") -> None:
+    def tell(self, step: str, what: Payload | EventKind, message: str = "") -> None:
         """Record one event, and wait for nobody. What the ledger refuses is told to the displays."""
-        event = payload.event(self._clock.now(), step, message)
+        event = self._event(what, step, message)
         self._write_last_verdicts(event)
         self._remember(event)
         self._show(event)
@@ -184,7 +182,7 @@ class Journal:
 
     def progress(self, step: PlanStep, message: str, done: int, total: int) -> None:
         """How far a long step is; for displays only."""
-        self._show(StepProgress(done=done, total=total).event(self._clock.now(), step.id, message))
+        self._show(self._event(StepProgress(done=done, total=total), step.id, message))
 
     def verdict(
         self,
@@ -209,7 +207,7 @@ class Journal:
             region=region,
             transcripts=transcripts or {},
         )
-        event = payload.event(self._clock.now(), step.id, verdict.reason)
+        event = self._event(payload, step.id, verdict.reason)
         key, now = (step.id, verdict.gate, region), self._clock.monotonic()
         outcome, when = self._last.get(key, ("", float("-inf")))
         # MLflow's UI groups metrics by what stands before the slash.
@@ -267,7 +265,7 @@ class Journal:
         """The delivery is over, but for the regions that are `left`, whether or not that can be written: `settle`."""
         self._closing = True
         closing = Closing(outcome=str(ending), reason=reason, exit_code=exit_code)
-        event = closing.event(self._clock.now(), "delivery", f"{ending}: {reason}")
+        event = self._event(closing, "delivery", f"{ending}: {reason}")
         durable = self._writer.put(EventEntry(event=event))
         with suppress(TidegateError):
             await self._durable(durable, 0.0)
@@ -379,7 +377,13 @@ class Journal:
         return silence
 
     def _noted(self, message: str) -> Event:
-        return StepProgress().event(self._clock.now(), "delivery", message)
+        return self._event(StepProgress(), "delivery", message)
+
+    def _event(self, what: Payload | EventKind, step: str, message: str) -> Event:
+        now = self._clock.now()
+        if isinstance(what, Payload):
+            return what.event(now, step, message)
+        return Event(at=now, step=step, kind=what, message=message)
 
     def _remember(self, event: Event) -> None:
         """Where users are, in whatever order it is heard of."""

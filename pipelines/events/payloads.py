@@ -1,6 +1,4 @@
-"""What the events of a delivery carry in their `data`: one class for each kind, for writing and for reading.
-
-`DeliveryPayload` is the union of them, and `payload_of` reads an event as one.
+"""What events of a delivery carry in their `data`: a class for each kind that carries anything, to write and to read.
 
 The ledger stores plain JSON, in which only what was set stands.
 """
@@ -9,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Self, cast, get_args
+from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -71,12 +69,6 @@ class Opening(Payload):
         return cls(plan=plan.model_copy(update={"steps": steps}), spec_file=spec_file)
 
 
-class StepStarted(Payload):
-    """`started` of a step."""
-
-    kind = EventKind.STARTED
-
-
 class TrafficShift(Payload):
     """`traffic`: how a region shares out its users from now on, in percent."""
 
@@ -131,42 +123,12 @@ class Waiting(Payload):
 
 
 class PersonAnswer(Payload):
-    """What a person says, of a step or of the delivery."""
+    """What a person says: `approved` or `refused` of a step, `requested` or `resumed` of the delivery."""
 
     by: str = ""
     """What they call themselves; it counts only where names are enough."""
     reason: str = ""
     proof: Proof | None = None
-
-
-class ApprovalGiven(PersonAnswer):
-    """`approved`: what was asked may go on."""
-
-    kind = EventKind.APPROVED
-
-
-class ApprovalDenied(PersonAnswer):
-    """`refused`: it may not, and the delivery goes back."""
-
-    kind = EventKind.REFUSED
-
-
-class DeliveryRequested(PersonAnswer):
-    """`delivery/requested`: who asked for it."""
-
-    kind = EventKind.REQUESTED
-
-
-class DeliveryResumed(PersonAnswer):
-    """`delivery/resumed`: who goes on with it."""
-
-    kind = EventKind.RESUMED
-
-
-class StopRequest(Payload):
-    """`delivery/stop`: another process wants it to end."""
-
-    kind = EventKind.STOP
 
 
 class AnswersAllow(Payload):
@@ -186,18 +148,6 @@ class AnswerIgnored(Payload):
     approval: str
     answer: str | None = None
     """Its key."""
-
-
-class StepDone(Payload):
-    """`done` of a step."""
-
-    kind = EventKind.DONE
-
-
-class StepUndone(Payload):
-    """`undone`: a region no longer shows what the step did."""
-
-    kind = EventKind.UNDONE
 
 
 class StepFailure(Payload):
@@ -234,40 +184,3 @@ class Closing(Payload):
     outcome: str
     reason: str = ""
     exit_code: int | None = None
-
-
-DeliveryPayload = (
-    Opening
-    | StepStarted
-    | TrafficShift
-    | StepProgress
-    | VerdictPayload
-    | Waiting
-    | ApprovalGiven
-    | ApprovalDenied
-    | AnswersAllow
-    | AnswerIgnored
-    | DeliveryRequested
-    | DeliveryResumed
-    | StopRequest
-    | StepDone
-    | StepUndone
-    | StepFailure
-    | LeftBehind
-    | Returned
-    | Closing
-)
-
-# `started` carries one thing of a delivery and another of a step; all others are told apart by their kind.
-_BY_KIND: Mapping[str, type[Payload]] = {each.kind: each for each in get_args(DeliveryPayload) if each is not Opening}
-
-
-def payload_of(event: Event) -> DeliveryPayload | None:
-    """What the event carries; None when its kind is one of a newer tidegate.
-
-    Raises:
-        NotGenuine: it carries something else than its kind says.
-    """
-    opening = (event.step, event.kind) == ("delivery", Opening.kind)
-    found = Opening if opening else _BY_KIND.get(event.kind)
-    return cast("DeliveryPayload", found.of(event)) if found else None

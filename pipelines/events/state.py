@@ -12,25 +12,18 @@ from enum import StrEnum
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.payloads import (
-    AnswersAllow,
     Closing,
-    DeliveryPayload,
-    DeliveryRequested,
     LeftBehind,
     Opening,
     Returned,
-    StepDone,
     StepFailure,
     StepProgress,
-    StepStarted,
-    StepUndone,
     TrafficShift,
     VerdictPayload,
     Waiting,
-    payload_of,
 )
 from pipelines.model import EXIT_CODES, Ending, Left, Plan, PlanStep, Result, expected_seconds
-from registry.model import Event, StepId
+from registry.model import Event, EventKind, StepId
 from tidegate.core.errors import NotGenuine, UsageError
 from tidegate.core.model import Value
 from tidegate.core.text import LONGEST, one_line
@@ -223,62 +216,68 @@ def state_of(events: Iterable[Event]) -> DeliveryState:
 
 
 def _after(delivery: DeliveryState, event: Event) -> DeliveryState:
-    """The state after an event."""
-    payload = payload_of(event)
-    match payload:
-        case Opening(plan=plan):
-            steps = (step.model_dump(exclude={"gates", "approvals"}) for step in plan.steps)
-            after = DeliveryState(
-                model=plan.version.name,
-                version=plan.on_trial,
-                champion=plan.in_production,
-                spec=plan.name,
-                started=event.at,
-                steps=tuple(StepState(id=step.id, **said) for step, said in zip(plan.steps, steps, strict=True)),
-                regions=tuple(RegionTraffic(name=name) for name in plan.regions),
-            )
-        case DeliveryRequested() if event.step == "delivery":
+    """The state after an event; one of a kind of a newer tidegate changes nothing."""
+    match event.kind:
+        case EventKind.STARTED if event.step == "delivery":
+            after = _opened(event)
+        case EventKind.REQUESTED if event.step == "delivery":
             after = delivery.model_copy(update={"requester": event.message})
-        case TrafficShift():
+        case EventKind.TRAFFIC:
+            shift = TrafficShift.of(event)
             # After the promotion there is no canary, so the region itself says 0 %: everybody is on the new version.
             promoted = event.step.startswith("promote@")
-            weight, mirror = (100, 0) if promoted else (payload.weight, payload.mirror)
-            after = delivery.with_traffic(payload.region, TrafficSplit(at=event.at, weight=weight, mirror=mirror))
-        case VerdictPayload():
-            after = _judged(delivery, event, payload)
-        case LeftBehind():
-            after = delivery.model_copy(update={"left": payload.left})
-        case Returned():
-            left = tuple(each for each in delivery.left if each.region != payload.region)
-            after = delivery.model_copy(update={"left": left})
-        case Closing():
-            after = _closed(delivery, event, payload)
+            weight, mirror = (100, 0) if promoted else (shift.weight, shift.mirror)
+            after = delivery.with_traffic(shift.region, TrafficSplit(at=event.at, weight=weight, mirror=mirror))
+        case EventKind.VERDICT:
+            after = _judged(delivery, event, VerdictPayload.of(event))
+        case EventKind.LEFT:
+            after = delivery.model_copy(update={"left": LeftBehind.of(event).left})
+        case EventKind.RETURNED:
+            back = Returned.of(event).region
+            after = delivery.model_copy(update={"left": tuple(each for each in delivery.left if each.region != back)})
+        case EventKind.CLOSED:
+            after = _closed(delivery, event, Closing.of(event))
         case _:
-            after = _step_after(delivery, event, payload)
+            after = _step_after(delivery, event)
     return after
 
 
-def _step_after(delivery: DeliveryState, event: Event, payload: DeliveryPayload | None) -> DeliveryState:
+def _opened(event: Event) -> DeliveryState:
+    plan = Opening.of(event).plan
+    steps = (step.model_dump(exclude={"gates", "approvals"}) for step in plan.steps)
+    return DeliveryState(
+        model=plan.version.name,
+        version=plan.on_trial,
+        champion=plan.in_production,
+        spec=plan.name,
+        started=event.at,
+        steps=tuple(StepState(id=step.id, **said) for step, said in zip(plan.steps, steps, strict=True)),
+        regions=tuple(RegionTraffic(name=name) for name in plan.regions),
+    )
+
+
+def _step_after(delivery: DeliveryState, event: Event) -> DeliveryState:
     """The state after an event that tells of one step; most of what people say changes nothing by itself."""
     step = delivery.step(event.step)
-    match payload:
-        case StepStarted():
+    match event.kind:
+        case EventKind.STARTED:
             after = delivery.with_step(event, state=StepStatus.RUNNING, started=event.at, ended=None)
-        case Waiting():
+        case EventKind.WAITING:
             since = (step.held_since if step else None) or event.at
-            after = delivery.with_step(event, held_since=since, held_by=payload.approval or "a freeze")
-        case AnswersAllow():
+            after = delivery.with_step(event, held_since=since, held_by=Waiting.of(event).approval or "a freeze")
+        case EventKind.ALLOWED:
             # Regions that wait for one answer say it side by side.
             allowed = tuple(dict.fromkeys((*delivery.allowed, event.message)))
             after = delivery.with_step(event).model_copy(update={"allowed": allowed})
-        case StepProgress():
-            counted = payload.done is not None and payload.total is not None
-            after = delivery.with_step(event, progress=(payload.done, payload.total) if counted else None)
-        case StepDone():
+        case EventKind.EVIDENCE:
+            count = StepProgress.of(event)
+            counted = count.done is not None and count.total is not None
+            after = delivery.with_step(event, progress=(count.done, count.total) if counted else None)
+        case EventKind.DONE:
             after = _done(delivery.with_step(event, state=StepStatus.DONE, ended=event.at), event)
-        case StepFailure():
+        case EventKind.FAILED:
             after = delivery.with_step(event, state=StepStatus.FAILED, ended=event.at)
-        case StepUndone():
+        case EventKind.UNDONE:
             after = delivery.with_step(event, state=StepStatus.UNDONE, message=step.message if step else "")
         case _:
             after = delivery
@@ -331,12 +330,8 @@ def _closed(delivery: DeliveryState, event: Event, closing: Closing) -> Delivery
     return delivery.model_copy(update={"steps": steps, "ended": event.at, **ending})
 
 
-SLOWEST_PACE, FASTEST_PACE = 5.0, 0.5
-"""How far the steps so far may stretch or shrink what the remaining ones are expected to take."""
-
-
 def seconds_left(delivery: DeliveryState, now: datetime) -> float | None:
-    """What the remaining steps should still take, at the pace of those so far.
+    """What the remaining steps should still take, when their gates answer as soon as they can.
 
     Waves follow each other; the regions of one go at the same time, so its slowest counts. None when
     no one knows: before the start, after the end, and once anything failed or is rolled back.
@@ -347,26 +342,12 @@ def seconds_left(delivery: DeliveryState, now: datetime) -> float | None:
     # What is being rolled back follows no plan.
     if not delivery.steps or delivery.outcome or troubled:
         return None
-    pace = _pace(delivery.steps, now)
     ahead = (StepStatus.WAITING, StepStatus.RUNNING)
     return expected_seconds(
-        (step.wave, step.region, max(step.expected_seconds * pace - step.seconds(now), 0.0))
+        (step.wave, step.region, max(step.expected_seconds - step.seconds(now), 0.0))
         for step in delivery.steps
         if step.state in ahead
     )
-
-
-def _pace(steps: Iterable[StepState], now: datetime) -> float:
-    """How much longer than expected things take here: over what is finished or overdue."""
-    telling = [
-        step
-        for step in steps
-        if step.state is StepStatus.DONE or (step.started and step.seconds(now) > step.expected_seconds)
-    ]
-    expected = sum(step.expected_seconds for step in telling)
-    if not expected:
-        return 1.0
-    return min(max(sum(step.seconds(now) for step in telling) / expected, FASTEST_PACE), SLOWEST_PACE)
 
 
 class Failed(Value):

@@ -48,11 +48,7 @@ def planned_engines(
 ) -> tuple[EngineRecord, EngineRecord | None]:
     """What is delivered, and what the registry says is in production; None where nobody has recorded that.
 
-    Args:
-        spec: the delivery.
-        version: what it delivers.
-        champion: what is in production; the same version where the engine alone changes.
-        tags: of both, by their numbers.
+    `champion` is the same version where the engine alone changes; `tags` are of both, by their numbers.
 
     Raises:
         UsageError: it is the same version, and with the same engine, or with one that is unknown.

@@ -133,11 +133,7 @@ def terms_of(
 ) -> AnalysisPlan:
     """By what the gates of a stage are judged in a region, in the plan and then: its share of the delivery's budget.
 
-    Args:
-        spec: the delivery.
-        stage: of it.
-        region: where.
-        sources: who counts live traffic for which gate; all that may when None.
+    `sources` say who counts live traffic for which gate; all that may when None.
     """
     name: StageKind = "canary"
     if not isinstance(stage, CanaryStage):

@@ -192,11 +192,7 @@ def settings_digest(spec: Delivery) -> str:
 def refuse_other_files(resolved: Resolved, found: Mapping[str, str], spec_file: str, delivery: str) -> None:
     """Say no to kept files that are not those with which the delivery was opened.
 
-    Args:
-        resolved: what was settled.
-        found: the digests of all files that were kept, by their places.
-        spec_file: the place of the spec among them.
-        delivery: its id, for the message.
+    `found` has the digests of all files that were kept, by their places, `spec_file` the place of the spec among them.
 
     Raises:
         NotAsPlanned: a file was changed, added or taken away since, or the spec is none of them.

@@ -28,12 +28,7 @@ def image_launch(
 ) -> ImageLaunch | None:
     """How an engine of these settings is started; None for an image of tidegate's own making.
 
-    Args:
-        spec: the delivery, whose workflow says where MLflow is.
-        fleet: its fleet, which says how long an engine may drain.
-        settings: of this engine, which may be those of another time than the spec's.
-        version: the number of the model version.
-        digest: over its files.
+    `settings` are of this engine, which may be those of another time than the spec's.
     """
     if settings.image is None:
         return None

@@ -73,12 +73,6 @@ def region_objects(
 ) -> RegionObjects:
     """The objects of one region.
 
-    Args:
-        spec: the delivery.
-        fleet: its fleet.
-        release: the engine and its region.
-        parts: which of the objects.
-
     Raises:
         UsageError: as `rollouts.manifests.render.render`.
     """
@@ -140,16 +134,9 @@ def release_of(
 ) -> Release:
     """One engine in a region, as the command line names it.
 
-    Args:
-        spec: the delivery.
-        fleet: its fleet.
-        region: one of the fleet's.
-        version: the number of the model version.
-        image: by digest; empty for the spec's own `engine.image`.
-        digest: of the model version; needed where its weights come from the registry.
-        public_keys: one of which has to have signed the engine, in PEM.
-        repositories: that the trust file lets engines come from; any when empty.
-        serving: whether objects are rendered that depend on the engine; without them none need be named.
+    `image` is by digest, empty for the spec's own `engine.image`; `digest` is needed where the weights come from the
+    registry. One of `public_keys` (PEM) has to have signed the engine, which has to come from one of `repositories`, if
+    there are any. Without `serving` nothing is rendered that depends on the engine, and none need be named.
 
     Raises:
         UsageError: an image that may be another one tomorrow, no number of a version, weights without a digest.
@@ -187,12 +174,7 @@ def region_release(
 ) -> Release:
     """An engine in a region, with what the delivery's spec says of it.
 
-    Args:
-        spec: the delivery.
-        region: one of its fleet's.
-        engine: what serves.
-        public_keys: one of which has to have signed the engine, in PEM.
-        repositories: that the trust file lets engines come from; any when empty.
+    `public_keys` and `repositories` are as for `release_of`.
     """
     fleet = spec.fleet
     asked = isinstance(fleet, ArgoFleetSpec) and (fleet.driver or fleet.admission)

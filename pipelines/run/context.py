@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gates.analyses.command import CommandGate, Question, Reply
 from gates.analyses.queries import QuerySource
@@ -35,13 +35,11 @@ AskCommand = Callable[[CommandGate, Question, float], Awaitable[Reply]]
 """Runs a gate's command within so many seconds; raises NotAnswered where there is no answer that can be read."""
 
 
-class BringLoad(Protocol):
-    """Brings a block of load to an engine."""
+BringLoad = Callable[[str, LoadOrder, Sequence[LoadRequest], int], Awaitable[Sequence[RequestRecord]]]
+"""Brings a block of load to an engine, by so many processes: every request of it, once all have ended.
 
-    async def __call__(
-        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
-    ) -> Sequence[RequestRecord]:
-        """Every request of it, once all have ended; `name` is that of its files. Raises OutsideError."""
+The first is the name of its files; raises OutsideError.
+"""
 
 
 @dataclass(frozen=True)

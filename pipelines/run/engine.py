@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from pipelines.authority.answering import Hearing
 from pipelines.errors import Stopped, by_others
-from pipelines.events.payloads import DeliveryRequested, StepDone, StepStarted
 from pipelines.model import Ending, PlanStep, Result, StageName
 from pipelines.run.approval_gate import refuse_unseen_death, wait_until_allowed
 from pipelines.run.context import Context
@@ -19,7 +18,7 @@ from pipelines.run.git import say_in_git
 from pipelines.run.regions import refuse_others
 from pipelines.run.rollback import arrived, request_rollbacks, roll_back_late_changes, take_back_the_rest, told
 from registry.conventions import DELIVERY, OUTCOME, REASON
-from registry.model import Serving
+from registry.model import EventKind, Serving
 from rollouts.errors import FleetError, NotTheCarrier, Overruled, Unreachable
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
 from tidegate.core.threads import call_in_thread
@@ -42,7 +41,7 @@ async def deliver(context: Context) -> Result:
             events, delivery = await context.journal.recorded(), context.journal.delivery
             hearing = Hearing(context.spec, delivery, events, context.identities, context.clock)
             event = await call_in_thread(hearing.request, context.asker)
-            await context.journal.say(event.step, DeliveryRequested.of(event), event.message)
+            await context.journal.record(event)
     except asyncio.CancelledError:
         cancellation_is_heard()
         return await abort(context, Ending.INTERRUPTED, STOPPED, ExitCode.INTERRUPTED)
@@ -156,7 +155,7 @@ async def run_step(context: Context, step: PlanStep) -> None:
         journal.failed(step, Ending.FAILED, str(error), error.exit_code)
         raise
     # Anyone who waits for the next step to begin waits for this too: the ledger keeps their order.
-    journal.tell(step.id, StepDone())
+    journal.tell(step.id, EventKind.DONE)
 
 
 async def _begun_and_done(context: Context, step: PlanStep) -> None:
@@ -167,7 +166,7 @@ async def _begun_and_done(context: Context, step: PlanStep) -> None:
     """
     try:
         await wait_until_allowed(context, step)
-        await context.journal.say(step.id, StepStarted(), meanwhile=partial(refuse_unseen_death, context, step))
+        await context.journal.say(step.id, EventKind.STARTED, meanwhile=partial(refuse_unseen_death, context, step))
         await context.stages[step.stage](context, step)
     except (Overruled, NotTheCarrier) as error:
         raise by_others(str(error)) from error

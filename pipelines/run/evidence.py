@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from gates.analyses.mean import assessing
 from gates.analyses.queries import WithQueries, asking_prometheus
@@ -97,17 +95,6 @@ Ask = Callable[[bool], Awaitable[Sequence[Verdict]]]
 """Called with whether the time is over; answers with every gate's verdict."""
 
 
-@asynccontextmanager
-async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Have something done until the context ends."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 class Gatherer(Protocol):
     """What a stage gathers evidence by besides its feeds."""
 
@@ -131,13 +118,7 @@ async def watch_trial(
 ) -> None:
     """As `watch`, of a stage that is asked by its feeds, and by what it gathers itself.
 
-    Args:
-        context: of the delivery.
-        step: of it.
-        trial: that its gates judge.
-        feeds: where it is counted what users, copies and engines do.
-        settings: of the stage, which say how long it lasts.
-        gatherers: by whom it gathers more.
+    `feeds` are where it is counted what users, copies and engines do, `gatherers` by whom the stage gathers more.
     """
     taken = context.clock.now()
 

@@ -158,12 +158,7 @@ async def write_served(
 ) -> list[str]:
     """Write the version of each region, with its image, once a person has rolled them back.
 
-    Args:
-        spec: the delivery's.
-        remote: its repository.
-        served: the version of each region that was moved.
-        engine_of: knows the image.
-        note: hears of each commit.
+    `served` is the version of each region that was moved; `engine_of` knows the image.
 
     Returns:
         What went wrong, a line each.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pipelines.authority.answering import AnswerVerifier
 from pipelines.errors import Stopped
-from pipelines.events.payloads import StepProgress, StepUndone
+from pipelines.events.payloads import StepProgress
 from pipelines.events.state import (
     Failed,
     asked_to_stop,
@@ -25,7 +25,7 @@ from pipelines.model import EXIT_CODES, Ending, Plan, PlanStep, Result, StageNam
 from pipelines.run.context import Context
 from pipelines.run.engine import STOPPED, abort, cancellation_is_heard, delivered, run_step, to_the_end, undisturbed
 from pipelines.run.rollback import roll_back
-from registry.model import Event
+from registry.model import Event, EventKind
 from rollouts.model import RegionState
 from tidegate.core.adapters.extras import not_installed
 from tidegate.core.errors import ExitCode, TidegateError, UsageError
@@ -66,7 +66,7 @@ async def say_what_is_lost(context: Context, done: frozenset[str]) -> None:
     regions = context.plan.regions
     states = await asyncio.gather(*(context.fleets[region].observe() for region in regions))
     for step in lost(context.plan, done, dict(zip(regions, states, strict=True))):
-        await context.journal.say(step.id, StepUndone(), f"{step.region or f'wave {step.wave}'} no longer shows it")
+        await context.journal.say(step.id, EventKind.UNDONE, f"{step.region or f'wave {step.wave}'} no longer shows it")
 
 
 def lost(plan: Plan, done: frozenset[str], states: Mapping[str, RegionState]) -> Iterator[PlanStep]:

@@ -14,17 +14,15 @@ from datetime import datetime
 from pipelines.events.payloads import (
     LeftBehind,
     Returned,
-    StepDone,
     StepFailure,
     StepProgress,
-    StepStarted,
     TrafficShift,
 )
 from pipelines.model import Left, Plan
 from pipelines.ports import Fleet
 from pipelines.run.context import Context
 from pipelines.run.regions import needs_undoing
-from registry.model import Event
+from registry.model import Event, EventKind
 from rollouts.errors import HostGone, NotPossible, NotTheCarrier
 from rollouts.model import RegionState
 from tidegate.core.errors import OutsideError, TidegateError
@@ -146,13 +144,13 @@ async def _tried(context: Context, region: str, asked: asyncio.Task[RegionState]
     journal.tell(step, traffic, f"{region}: all users are on version {champion}")
     # Users come first, and are where they belong; what is left to do there must not go unsaid.
     left = "".join(f"; {each}" for each in (state.problem, state.note) if each)
-    journal.tell(step, StepDone(), f"{region} serves version {champion}{left}")
+    journal.tell(step, EventKind.DONE, f"{region} serves version {champion}{left}")
     return RollbackAttempt()
 
 
 def _tell_begun(context: Context, region: str) -> None:
     champion = context.plan.in_production
-    context.journal.tell(f"undo@{region}", StepStarted(), f"{region} goes back to version {champion}")
+    context.journal.tell(f"undo@{region}", EventKind.STARTED, f"{region} goes back to version {champion}")
 
 
 async def _answered(asked: asyncio.Task[RegionState], fleet: Fleet) -> RegionState:
@@ -181,11 +179,8 @@ async def take_back_the_rest(
 ) -> tuple[Left, ...]:
     """Try again and again what is not back, until it is, or `patience.back` is over, or a person has waited enough.
 
-    Args:
-        context: of the delivery.
-        ways: the first try of every region, over or not.
-        since: when they were asked first.
-        so_far: how the delivery ends, as it is told with the regions that are open.
+    `ways` are the first try of every region, over or not, asked `since`; `so_far` is how the delivery ends, as it is
+    told with the regions that are open.
 
     Returns:
         What is open in the end.

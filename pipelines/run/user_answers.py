@@ -13,7 +13,6 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from itertools import count
-from types import TracebackType
 from typing import Self
 
 import scipy
@@ -34,6 +33,7 @@ from pipelines.spec.delivery import CanaryStage, ShadowStage
 from rollouts.model import EngineSet, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
+from tidegate.core.process import meanwhile
 
 TAKE_SECONDS = 2.0
 """Between two times at which engines are asked for what they kept."""
@@ -111,7 +111,7 @@ class CopiedRequests:
 
 
 class AnsweredUsers:
-    """The answers of one region's users while a canary is there; entered while that is so."""
+    """The answers of one region's users while a canary is there."""
 
     def __init__(
         self,
@@ -146,19 +146,16 @@ class AnsweredUsers:
         """Why engines could not be asked again; they go on for a while."""
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
+    @asynccontextmanager
+    async def taking(self) -> AsyncIterator[Self]:
+        """Have engines keep samples within the context, and take them; afterwards nothing is kept anywhere."""
         await self._samples.keep(self._region, self._shares)
-        self._task = asyncio.create_task(self._run())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        assert self._task is not None, "entered before"
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        self._waiting, self._copies = {arm: deque() for arm in ArmName}, None
-        await self._samples.end(self._region)
+        try:
+            async with meanwhile(self._run()) as self._task:
+                yield self
+        finally:
+            self._waiting, self._copies = {arm: deque() for arm in ArmName}, None
+            await self._samples.end(self._region)
 
     async def _run(self) -> None:
         renewed = self._clock.monotonic()
@@ -324,7 +321,7 @@ async def answered_users(
             copied=copied,
         )
         try:
-            async with answers:
+            async with answers.taking():
                 yield [answers]
         finally:
             report = answers.scored.judge.control if answers.scored else None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from pathlib import PurePosixPath
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -16,23 +14,18 @@ from tidegate.core.model import SpecConflict, SpecModel, at_odds
 from tidegate.core.units import Duration
 
 _ADDRESSES = "ssh://HOST/PATH, USER@HOST:PATH, https://HOST/PATH or file:///PATH, without a password"
-_OF_SSH = re.compile(r"(?P<user>[\w.-]+@)?(?P<host>[A-Za-z0-9][\w.-]*):(?P<path>[^\s:-][^\s:]*)")
-_SCHEMES = {"ssh", "https", "http", "file"}
+_ADDRESS = re.compile(
+    r"(ssh://([\w.-]+@)?|https?://)[A-Za-z0-9\[][^\s/@]*/\S*"
+    r"|([\w.-]+@)?[A-Za-z0-9][\w.-]*:[^\s:/-][^\s:]*|([\w.-]+@)[A-Za-z0-9][\w.-]*:/[^\s:]*"
+    r"|file:///(?!(\S*/)?\.\.(/|$))\S+"
+)
 
 
 def _an_address(value: object) -> object:
     """Of an address that is wrong nothing is quoted: it may hold a password."""
-    if isinstance(value, str):
-        parts = urlsplit(value) if "://" in value and value.isprintable() and " " not in value else None
-        plain_ssh = parts is not None and parts.scheme == "ssh" and parts.password is None
-        named = parts is not None and bool(parts.hostname) and not (parts.hostname or "").startswith("-")
-        if parts is None and _OF_SSH.fullmatch(value):
-            return value
-        if parts and parts.scheme == "file" and not parts.netloc and ".." not in PurePosixPath(parts.path).parts:
-            return value
-        if parts and parts.scheme in _SCHEMES - {"file"} and named and (plain_ssh or "@" not in parts.netloc):
-            return value
-    raise at_odds("something else", _ADDRESSES)
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+        raise at_odds("something else", _ADDRESSES)
+    return value
 
 
 RepositoryUrl = Annotated[str, BeforeValidator(_an_address)]

@@ -18,14 +18,16 @@ from gates.answers.golden import GoldenPrompt, load_golden
 from gates.judge.spec import JudgeGate
 from pipelines.load import LoadRequest, plain_requests, requests_like
 from pipelines.spec.delivery import Delivery
+from pipelines.spec.git import GitSpec
 from pipelines.spec.load import LoadSettings
+from pipelines.spec.sections import NotifySpec
 from pipelines.spec.trust import OF_SPECS, OUR_FILES, SpecTrust
 from registry.files import digest_file
 from registry.model import GoldenSet
-from rollouts.manifests.spec import ArgoFleetSpec, ClusterFleetSpec
+from rollouts.manifests.spec import ArgoFleetSpec
 from tidegate.core.access import CredentialSource, PrometheusEndpoint
 from tidegate.core.metadata_servers import is_metadata_server
-from tidegate.core.model import Loc, SpecConflict
+from tidegate.core.model import Loc, SpecConflict, parts_of
 from tidegate.core.spec import Problem, SpecError, bounded_lines
 from tidegate.core.text import host_of, is_loopback, redacted
 
@@ -34,27 +36,61 @@ CLUSTER = (".svc", ".svc.cluster.local")
 
 def not_for_a_spec(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     """Everything that the operator would have to allow, and has not."""
-    for where, variable in _variables(spec):
+    for where, part in parts_of(spec):
+        match part:
+            case CredentialSource() if where[-1] != "ca":
+                yield from _unread(trust, (*where, "env"), *filter(None, [part.env]))
+                if part.file and not trust.may_open(part.file):
+                    expected = f"a file below {OUR_FILES}, or that file under `spec.files` of trust.yaml"
+                    yield SpecConflict((*where, "file"), "a file that specs may not name", expected)
+            case PrometheusEndpoint():
+                place = (*where, "url") if part.auth else where
+                yield from _unasked(trust, place, part.url, guarded=part.auth is not None)
+            case JudgeGate():
+                yield from _unread(trust, (*where, "api_key_env"), *filter(None, [part.api_key_env]))
+                yield from _unasked(trust, (*where, "endpoint"), part.endpoint, guarded=True)
+            case CommandGate():
+                yield from _unread(trust, (*where, "variables"), *part.variables)
+            case NotifySpec():
+                yield from _unread(trust, (*where, part.form, "url_from_env"), part.variable)
+            case GitSpec():
+                yield from _unpushed(trust, (*where, "repository"), part.repository)
+            case str() if where[:2] == ("fleet", "regions") and "://" in part:
+                if where[3] != "prometheus" or where[-1] == "keda":
+                    yield from _unasked(trust, where, part, guarded=False)
+    yield from _programs(spec, trust)
+
+
+def _unread(trust: SpecTrust, where: Loc, *variables: str) -> Iterator[SpecConflict]:
+    for variable in variables:
         if not trust.may_read(variable):
             # Not the name: the one who mistook the field for the secret's own place must not find it in a log.
             expected = f"a name that begins with {OF_SPECS}, or that name under `spec.variables` of trust.yaml"
             yield SpecConflict(where, "a variable that specs may not read", expected)
-    for where, source in _credentials(spec):
-        if source.file and not trust.may_open(source.file):
-            expected = f"a file below {OUR_FILES}, or that file under `spec.files` of trust.yaml"
-            yield SpecConflict((*where, "file"), "a file that specs may not name", expected)
-    for where, address, guarded in _addresses(spec):
-        url = urlsplit(address)
-        if is_metadata_server(url.hostname or ""):
-            yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
-        if guarded and url.scheme == "http" and not _may_be_plain(address, trust):
-            expected = f"https, or {host_of(address)} under `spec.endpoints` of trust.yaml"
-            yield SpecConflict(where, redacted(address), expected)
-    yield from _programs(spec, trust)
+
+
+def _unasked(trust: SpecTrust, where: Loc, address: str, *, guarded: bool) -> Iterator[SpecConflict]:
+    """An address that is asked because a spec says so; what is `guarded`, only TLS may carry."""
+    url = urlsplit(address)
+    if is_metadata_server(url.hostname or ""):
+        yield SpecConflict(where, redacted(address), "no link-local address: clouds hand out credentials there")
+    if guarded and url.scheme == "http" and not _may_be_plain(address, trust):
+        expected = f"https, or {host_of(address)} under `spec.endpoints` of trust.yaml"
+        yield SpecConflict(where, redacted(address), expected)
+
+
+def _unpushed(trust: SpecTrust, where: Loc, repository: str) -> Iterator[SpecConflict]:
+    if repository.startswith("file:"):
+        folder = urlsplit(repository).path
+        if not trust.may_open(Path(folder)):
+            expected = "ssh or https, or that folder under `spec.files` of trust.yaml"
+            yield SpecConflict(where, f"file://{folder}", expected)
+    elif "://" in repository:
+        yield from _unasked(trust, where, repository, guarded=True)
 
 
 def _programs(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
-    """What would run: plugins of vLLM, commands of gates, patches of pods; and a folder that would be pushed to."""
+    """What would run: plugins of vLLM, commands of gates, patches of pods."""
     for argument, named in trust.refused_arguments(spec.engine):
         meant = next(iter(get_close_matches(argument, ALLOWED, n=1, cutoff=0.8)), "none")
         yield SpecConflict(
@@ -69,55 +105,6 @@ def _programs(spec: Delivery, trust: SpecTrust) -> Iterator[SpecConflict]:
     if isinstance(spec.fleet, ArgoFleetSpec) and spec.fleet.patches and not trust.pods:
         # They may run any program, and mount any Secret of the namespace.
         yield SpecConflict(("fleet", "patches"), "a change of pods", "none, or `spec.pods: true` in trust.yaml")
-    folder = urlsplit(spec.git.repository).path if spec.git and spec.git.repository.startswith("file:") else ""
-    if folder and not trust.may_open(Path(folder)):
-        expected = "ssh or https, or that folder under `spec.files` of trust.yaml"
-        yield SpecConflict(("git", "repository"), f"file://{folder}", expected)
-
-
-def _variables(spec: Delivery) -> Iterator[tuple[Loc, str]]:
-    for gate, judge in spec.gates.of(JudgeGate).items():
-        if judge.api_key_env is not None:
-            yield ("gates", gate, "api_key_env"), judge.api_key_env
-    for gate, command in spec.gates.of(CommandGate).items():
-        yield from ((("gates", gate, "variables"), variable) for variable in command.variables)
-    for index, place in enumerate(spec.notify):
-        yield ("notify", index, place.form, "url_from_env"), place.variable
-    yield from (((*where, "env"), source.env) for where, source in _credentials(spec) if source.env)
-
-
-def _credentials(spec: Delivery) -> Iterator[tuple[Loc, CredentialSource]]:
-    for where, endpoint in _prometheuses(spec):
-        yield from (((*where, *place), source) for place, source in endpoint.secrets())
-    if spec.git and spec.git.auth:
-        yield ("git", "auth", "password"), spec.git.auth.password
-
-
-def _addresses(spec: Delivery) -> Iterator[tuple[Loc, str, bool]]:
-    """Whatever is asked because a spec says so, and whether something goes there that only TLS may carry."""
-    for gate, judge in spec.gates.of(JudgeGate).items():
-        yield ("gates", gate, "endpoint"), judge.endpoint, True
-    for where, endpoint in _prometheuses(spec):
-        yield (*where, "url") if endpoint.auth else where, endpoint.url, endpoint.auth is not None
-    if isinstance(spec.fleet, ClusterFleetSpec):
-        for name, region in spec.fleet.regions.items():
-            place: Loc = ("fleet", "regions", name)
-            yield (*place, "entry"), region.entry, False
-            if region.prometheus.keda:
-                yield (*place, "prometheus", "keda"), region.prometheus.keda, False
-            yield from (((*place, key), url, False) for key, url in region.arms.items())
-    if spec.git and "://" in spec.git.repository:
-        yield ("git", "repository"), spec.git.repository, True
-
-
-def _prometheuses(spec: Delivery) -> Iterator[tuple[Loc, PrometheusEndpoint]]:
-    if not isinstance(spec.fleet, ClusterFleetSpec):
-        return
-    for name, region in spec.fleet.regions.items():
-        place: Loc = ("fleet", "regions", name, "prometheus")
-        yield place, region.prometheus
-        if region.prometheus.rollouts:
-            yield (*place, "rollouts"), region.prometheus.rollouts
 
 
 def _may_be_plain(address: str, trust: SpecTrust) -> bool:
@@ -140,10 +127,7 @@ def root_of(spec_path: Path) -> Path:
 def files_elsewhere(spec: Delivery, folder: Path, root: Path) -> Iterator[SpecConflict]:
     """Every named file that lies outside `root`, by a link or not, or is none; one that is missing is nobody's.
 
-    Args:
-        spec: names files by their paths from `folder`.
-        folder: where the spec lies.
-        root: as `root_of` says, or the operator.
+    The spec names files by their paths from `folder`; `root` is as `root_of` says, or the operator.
     """
     for where, path in named_files(spec):
         real = (folder / path).resolve()
@@ -164,18 +148,13 @@ def missing_files(spec: Delivery, folder: Path) -> Iterator[SpecConflict]:
 
 
 def named_files(spec: Delivery) -> Iterator[tuple[Loc, Path]]:
-    """Every file that a spec names, with where, as it names it."""
-    for index, stage in enumerate(spec.stages):
-        if stage.offline and stage.offline.dataset:
-            yield ("stages", index, "offline", "dataset"), stage.offline.dataset
-        if stage.load and stage.load.prompts:
-            yield ("stages", index, "load", "prompts"), stage.load.prompts
-        if stage.load and stage.load.lengths:
-            yield ("stages", index, "load", "lengths"), stage.load.lengths
-    if spec.traffic and spec.traffic.prompts:
-        yield ("traffic", "prompts"), spec.traffic.prompts
-    for gate, command in spec.gates.of(CommandGate).items():
-        yield from ((("gates", gate, "files", place), path) for place, path in enumerate(command.files))
+    """Every file that a spec names, with where, as it names it; but those of credentials, which no delivery keeps."""
+    credentials: Loc = ()
+    for where, part in parts_of(spec):
+        if isinstance(part, CredentialSource):
+            credentials = where
+        elif isinstance(part, Path) and where[:-1] != credentials:
+            yield where, part
 
 
 MOST_USER_PROMPTS = 100_000

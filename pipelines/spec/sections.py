@@ -146,7 +146,8 @@ class Traffic(SpecModel):
 
 
 About = Literal["opened", "stopped", "approval", "freeze", "left", "closed"]
-"""What is told; `pipelines.views.notifications` says when."""
+"""What is told: a delivery begins; a step's gates said no, or its time was over; a step waits for people, or goes on;
+it waits for the end of a freeze; a region could not be rolled back, or is after all; the delivery is over."""
 
 
 SECRET_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"

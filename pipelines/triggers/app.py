@@ -181,11 +181,9 @@ def is_ip_address(text: str) -> bool:
     return True
 
 
-WEBHOOK, REQUESTS, ALIVE, READY, METRICS = "/webhooks/mlflow", "/requests", "/healthz", "/readyz", "/metrics"
+WEBHOOK, ALIVE, READY, METRICS = "/webhooks/mlflow", "/healthz", "/readyz", "/metrics"
 OPEN_TO_ALL = (WEBHOOK, ALIVE, READY)
 """Anyone who sends webhooks signs them, and probes are asked by number: both may come by any name, and see nothing."""
-SHOWN = 100
-"""Requests that are listed."""
 BODY_SECONDS = 10.0
 """In which a body must have come; MLflow's come in one packet."""
 
@@ -225,23 +223,20 @@ class Numbers(Collector):
         self._receiver, self._reconciler, self._service = receiver, reconciler, service
 
     def collect(self) -> Iterable[Metric]:
+        receiver, looked = self._receiver, self._reconciler.looked
+        states = Counter(entry.state for entry in receiver.inbox.standing(receiver.model, receiver.alias))
         heard = CounterMetricFamily(
             "tidegate_serve_messages", "Webhook requests by how they ended.", labels=["outcome"]
         )
+        told = "Requests whose mark stands, by state."
+        requests = GaugeMetricFamily("tidegate_serve_requests", told, labels=["state"])
         for outcome in WebhookStatus:
-            heard.add_metric([outcome], self._receiver.heard[outcome])
-        yield heard
-        standing = self._receiver.inbox.standing(self._receiver.model, self._receiver.alias)
-        states = Counter(entry.state for entry in standing)
-        requests = GaugeMetricFamily(
-            "tidegate_serve_requests", "Requests whose mark stands, by state.", labels=["state"]
-        )
+            heard.add_metric([outcome], receiver.heard[outcome])
         for state in RequestState:
             requests.add_metric([state], states[state])
-        yield requests
+        yield from (heard, requests)
         failures = "Looks at the registry that failed."
         yield CounterMetricFamily("tidegate_serve_look_failures", failures, self._reconciler.failures)
-        looked = self._reconciler.looked
         yield GaugeMetricFamily(
             "tidegate_serve_look_timestamp_seconds",
             "When the registry was looked at last and all was well; 0 before the first time.",
@@ -252,22 +247,15 @@ class Numbers(Collector):
             yield from self._of_registry()
 
     def _of_registry(self) -> Iterator[Metric]:
-        own = [self._service, self._receiver.model]
-        aliases = GaugeMetricFamily(
-            "tidegate_registry_alias_info",
-            "1 for the version that an alias of the registry means.",
-            labels=["service", "model", "alias", "version"],
-        )
+        own, labels = [self._service, self._receiver.model], ["service", "model"]
+        told = "1 for the version that an alias of the registry means."
+        aliases = GaugeMetricFamily("tidegate_registry_alias_info", told, labels=[*labels, "alias", "version"])
         for alias, version in sorted(self._reconciler.aliases.items()):
             aliases.add_metric([*own, alias, version], 1)
-        yield aliases
-        running = GaugeMetricFamily(
-            "tidegate_registry_delivery_running",
-            "1 while a delivery of the model is under way, no matter who started it.",
-            labels=["service", "model"],
-        )
+        told = "1 while a delivery of the model is under way, no matter who started it."
+        running = GaugeMetricFamily("tidegate_registry_delivery_running", told, labels=labels)
         running.add_metric(own, self._reconciler.delivers)
-        yield running
+        yield from (aliases, running)
 
 
 def receiver_routes(receiver: Receiver, reconciler: Reconciler) -> list[Route]:
@@ -301,13 +289,3 @@ def alive_route() -> Route:
         return JSONResponse({"status": "ok"})
 
     return Route(ALIVE, alive, methods=["GET"])
-
-
-def requests_route(receiver: Receiver) -> Route:
-    """The last requests, for programs."""
-
-    async def requests(_: Request) -> Response:
-        last = await run_in_threadpool(receiver.inbox.last, SHOWN)
-        return JSONResponse([entry.model_dump(mode="json") for entry in last])
-
-    return Route(REQUESTS, requests, methods=["GET"])

@@ -74,11 +74,7 @@ class RequestQueue:
     def compare(self, model: str, alias: str, marked: str | None, looked: datetime) -> DeliveryRequest | None:
         """Bring the inbox in line with what the registry shows; returns a request that no message had brought.
 
-        Args:
-            model: whose alias it is.
-            alias: with which versions are to be delivered.
-            marked: the number of the version that carries it.
-            looked: when the registry was asked.
+        `marked` is the number of the version that carries the alias, `looked` when the registry was asked.
         """
         with self._transaction() as db:
             for entry in lapsed(_standing(db, model, alias), marked, looked):
@@ -105,12 +101,6 @@ class RequestQueue:
         """Write what became of a request."""
         with self._transaction() as db:
             _write(db, entry, standing=True)
-
-    def last(self, count: int) -> list[QueuedRequest]:
-        """The entries that came last, newest first, whether they stand or not."""
-        with self._transaction() as db:
-            rows = db.execute("SELECT number, entry FROM entries ORDER BY number DESC LIMIT ?", (count,)).fetchall()
-        return [_entry(row) for row in rows]
 
     def close(self) -> None:
         """Let go of the file."""

@@ -7,47 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
+from typing import Literal
 
 from pipelines.authority.approvals import FREEZE, answering
 from pipelines.events.listeners import QueuedListener
-from pipelines.events.payloads import (
-    AnswersAllow,
-    Closing,
-    LeftBehind,
-    Opening,
-    Returned,
-    StepFailure,
-    Waiting,
-    payload_of,
-)
+from pipelines.events.payloads import Closing, LeftBehind, StepFailure, Waiting
 from pipelines.model import Ending, Plan
 from pipelines.ports import Listener
+from pipelines.spec.sections import About
 from pipelines.views.wording import ENDINGS
-from registry.model import Event
+from registry.model import Event, EventKind
 from tidegate.core.errors import OutsideError
 from tidegate.core.model import Value
-
-
-class NotificationKind(StrEnum):
-    """What a message is about."""
-
-    OPENED = "opened"
-    """A delivery begins."""
-    STOPPED = "stopped"
-    """A step's gates said no, or time was over without a verdict; regions go back now."""
-    APPROVAL = "approval"
-    """A step waits for people, or goes on because they have said yes."""
-    FREEZE = "freeze"
-    """A step waits until nothing forbids it to change a region."""
-    LEFT = "left"
-    """A region could not be rolled back, and what closes it; or it is back after all."""
-    CLOSED = "closed"
-    """The delivery is over, whichever way."""
-    TEST = "test"
-    """`tidegate doctor --send-test` tries the address."""
-
 
 VERDICTS = frozenset({Ending.ROLLED_BACK, Ending.INCONCLUSIVE})
 """Endings that a gate or its time decides; of the others people are told when the delivery is closed."""
@@ -69,7 +41,7 @@ class DeliverySubject(Value):
 class Notification(Value):
     """One message."""
 
-    kind: NotificationKind
+    kind: About | Literal["test"]
     at: datetime
     subject: DeliverySubject
     headline: str
@@ -95,31 +67,33 @@ def subject_of(plan: Plan, delivery: str) -> DeliverySubject:
 
 def notification_of(event: Event, subject: DeliverySubject) -> Notification | None:
     """What to tell of an event; None for nearly all of them."""
+    kind: About
     text, outcome = "", None
-    match payload_of(event):
-        case Opening():
-            kind, headline = NotificationKind.OPENED, f"{subject} is on its way to {', '.join(subject.regions)}"
+    match event.kind:
+        case EventKind.STARTED if event.step == "delivery":
+            kind, headline = "opened", f"{subject} is on its way to {', '.join(subject.regions)}"
             text = f"The champion is version {subject.champion}."
-        case StepFailure(ending=Ending() as ending) if ending in VERDICTS:
-            kind, headline = NotificationKind.STOPPED, f"{subject} is stopped in {event.step}"
+        case EventKind.FAILED if (ending := StepFailure.of(event).ending) in VERDICTS:
+            kind, headline = "stopped", f"{subject} is stopped in {event.step}"
             text, outcome = event.message, str(ending)
-        case Waiting() as waiting if waiting.approval or waiting.frozen_until:
+        case EventKind.WAITING if (waiting := Waiting.of(event)).approval or waiting.frozen_until:
             by = f" by {waiting.by}" if waiting.by else ""
             command = answering(subject.delivery, waiting.approval or FREEZE, names=waiting.evidence is None)
-            kind, headline = NotificationKind.FREEZE, f"{subject} waits {event.message}"
+            kind, headline = "freeze", f"{subject} waits {event.message}"
             text = f"{command}{by} lets it go on all the same"
             if waiting.approval:
-                kind, headline = NotificationKind.APPROVAL, f"{subject} waits for an approval of {waiting.approval}{by}"
+                kind, headline = "approval", f"{subject} waits for an approval of {waiting.approval}{by}"
                 text = f"{command}, or with `--refuse --reason TEXT`"
-        case AnswersAllow():
-            kind, headline = NotificationKind.APPROVAL, f"{subject} goes on: {event.message}"
-        case LeftBehind(left=left):
-            regions = " and ".join(each.region for each in left)
-            kind, headline, text = NotificationKind.LEFT, f"{subject} is still open in {regions}", event.message
-        case Returned():
-            kind, headline = NotificationKind.LEFT, f"{subject}: {event.message}"
-        case Closing() as closing:
-            kind, headline = NotificationKind.CLOSED, f"{subject} {ENDINGS.get(closing.outcome, closing.outcome)}"
+        case EventKind.ALLOWED:
+            kind, headline = "approval", f"{subject} goes on: {event.message}"
+        case EventKind.LEFT:
+            regions = " and ".join(each.region for each in LeftBehind.of(event).left)
+            kind, headline, text = "left", f"{subject} is still open in {regions}", event.message
+        case EventKind.RETURNED:
+            kind, headline = "left", f"{subject}: {event.message}"
+        case EventKind.CLOSED:
+            closing = Closing.of(event)
+            kind, headline = "closed", f"{subject} {ENDINGS.get(closing.outcome, closing.outcome)}"
             text, outcome = closing.reason or event.message, closing.outcome
         case _:
             return None

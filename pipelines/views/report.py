@@ -60,10 +60,7 @@ CURVE_POINTS = 120
 def render_report(deliveries: Sequence[DeliveryRecord], *, records: Sequence[RequestRecord], title: str) -> str:
     """The page about `deliveries`, in their order.
 
-    Args:
-        deliveries: with all their events.
-        records: all user requests; each delivery picks its own.
-        title: of the page.
+    Each picks its own of all `records` of users' requests.
     """
     sections = [_section(f"d{number}", delivery, records) for number, delivery in enumerate(deliveries, 1)]
     return TEMPLATES.get_template("report.html.j2").render(title=title, sections=sections)

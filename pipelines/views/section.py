@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
 
 from pipelines.events.state import DeliveryState, GateState, RegionTraffic, StepState, StepStatus
 from pipelines.views.wording import (
@@ -229,17 +228,3 @@ def _step(step: StepState, story: DeliveryState) -> Mapping[str, Any]:
         "message": step.message,
         "gates": [gate_row(gate) for gate in story.gates if gate.step == step.id],
     }
-
-
-def ticked(text: str) -> Markup:
-    """The text with what stands between backticks as code; everything in it is escaped."""
-    pieces = text.split("`")
-    # An odd one out is a backtick that nobody closed.
-    last = pieces.pop() if len(pieces) % 2 == 0 else None
-    told = Markup().join(
-        Markup("<code>{}</code>").format(each) if at % 2 else escape(each) for at, each in enumerate(pieces)
-    )
-    return told if last is None else told + "`" + last
-
-
-TEMPLATES.filters["ticked"] = ticked

@@ -121,10 +121,7 @@ class WorkflowInput(Value):
 def workflow(template: str, namespace: str, *, version: str) -> Json:
     """The object to create; the server adds a few letters to its name.
 
-    Args:
-        template: the WorkflowTemplate's name, which is the delivery's.
-        namespace: the template's.
-        version: number of the model version.
+    `template` is the WorkflowTemplate's name, which is the delivery's.
     """
     return {
         "apiVersion": WORKFLOWS.api_version,
@@ -156,12 +153,6 @@ def is_over(workflow: Json) -> bool:
 
 async def submit(cluster: KubeClient, template: str, namespace: str, version: str) -> str:
     """Create a workflow, and return its name.
-
-    Args:
-        cluster: its namespace is the workflow's.
-        template: the WorkflowTemplate's name, which is the delivery's.
-        namespace: the template's.
-        version: number of the model version.
 
     Raises:
         UsageError: there is no template.

@@ -226,7 +226,7 @@ def serve(
       tidegate gate serve gates.yaml --prometheus http://localhost:9090
       tidegate gate serve gates.yaml --prometheus http://prometheus:9090 --address 0.0.0.0:8095 --token gate.token
     """
-    from pipelines.adapters.web_server import ListenOptions, guarded_listener
+    from pipelines.adapters.web_server import ListenOptions, listening
     from pipelines.judging.check import judge_of
     from pipelines.judging.gate_sets import read_gates
     from tidegate.core.access import endpoint_at
@@ -238,7 +238,7 @@ def serve(
     # Requests are answered without this context.
     tell = partial(_tell, given())
     judge = judge_of(judged, at, within=within, service=judged.service, changed=tell)
-    with guarded_listener(listen) as listener, suppress(asyncio.CancelledError):
+    with listening(listen, guarded=True) as listener, suppress(asyncio.CancelledError):
         asyncio.run(_answer(judged, judge, listener, at))
     return ExitCode.DELIVERED
 

@@ -22,9 +22,7 @@ def serve(
     ] = "127.0.0.1:8093",
     token: Annotated[
         Path | None,
-        Option(
-            help="File with the bearer token, or password, for /metrics and /requests; beyond the loopback required."
-        ),
+        Option(help="File with the bearer token, or password, for /metrics; beyond the loopback required."),
     ] = None,
     host: Hosts = None,
     tls_cert: TlsCert = None,

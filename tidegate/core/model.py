@@ -120,11 +120,9 @@ class SpecModel(Value):
 
     def all_contradictions(self) -> Iterator[SpecConflict]:
         """Its own, and those of the parts it consists of, each with its place."""
-        yield from self.contradictions()
-        for name, field in type(self).model_fields.items():
-            yield from _within(getattr(self, name), (field.alias or name,))
-        for name, value in (self.model_extra or {}).items():
-            yield from _within(value, (name,))
+        for where, part in parts_of(self):
+            if isinstance(part, SpecModel):
+                yield from below(where, part.contradictions())
 
 
 def below(where: Loc, found: Iterable[SpecConflict]) -> Iterator[SpecConflict]:
@@ -132,9 +130,17 @@ def below(where: Loc, found: Iterable[SpecConflict]) -> Iterator[SpecConflict]:
     return (replace(each, where=(*where, *each.where)) for each in found)
 
 
-def _within(value: object, where: Loc) -> Iterator[SpecConflict]:
+def parts_of(value: object, where: Loc = ()) -> Iterator[tuple[Loc, object]]:
+    """Everything that a spec says, itself first, each part before what it consists of; with its place."""
+    yield where, value
+    inner: Iterable[tuple[int | str, object]] = ()
     if isinstance(value, SpecModel):
-        yield from below(where, value.all_contradictions())
-    elif isinstance(value, tuple | Mapping):
-        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _within(item, (*where, key))
+        fields = type(value).model_fields.items()
+        inner = [(field.alias or name, getattr(value, name)) for name, field in fields]
+        inner += (value.model_extra or {}).items()
+    elif isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, tuple):
+        inner = enumerate(value)
+    for key, part in inner:
+        yield from parts_of(part, (*where, key))

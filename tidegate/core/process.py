@@ -11,8 +11,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 from tidegate.core.errors import UsageError
 
@@ -83,6 +84,17 @@ async def cancelled_by_signals(first: str = "every region goes back first") -> A
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Have something done until the context ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def process_name() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from gates.errors import BadAnswer
-from pipelines.ports import ChatAnswer
+from gates.model import EngineReply
 from tidegate.core.errors import OutsideError
 
 Script = Callable[[str], str]
@@ -29,19 +29,21 @@ class FakeChat:
         self.on_ask: Callable[[], object] = lambda: None
         """Done whenever any engine is asked, before it answers."""
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> tuple[EngineReply, tuple[int, ...]]:
         self.on_ask()
         if url not in self.scripts:
             raise OutsideError(f"the engine at {url} is not there")
         words = self.scripts[url](prompt).split()[:max_tokens]
-        first = self.ttft.get(url, 0.1)
-        return ChatAnswer(
+        first, rest = self.ttft.get(url, 0.1), 0.01 * len(words)
+        reply = EngineReply(
             text=" ".join(words),
-            tokens=tuple(range(len(words))),
             finish_reason="stop",
+            output_tokens=len(words),
             ttft_seconds=first,
-            duration_seconds=first + 0.01 * len(words),
+            itl_seconds=rest / (len(words) - 1) if len(words) > 1 else None,
+            duration_seconds=first + rest,
         )
+        return reply, tuple(range(len(words)))
 
     async def tokenize(self, url: str, model: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
         return tokens_of(messages) * self.tokens_per_word

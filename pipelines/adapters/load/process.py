@@ -168,7 +168,7 @@ class LocustLoads:
         self.folder, self._timeout_seconds = folder, timeout_seconds
 
     async def block(
-        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
+        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], processes: int
     ) -> Sequence[RequestRecord]:
         """As `BringLoad`; raises NotInstalled without Locust."""
         assert order.seconds is not None, "a block has an end"

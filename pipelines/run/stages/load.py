@@ -5,20 +5,22 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from gates.evidence.batch import ArmLoad, Batch, LoadBlock
 from gates.evidence.request_record import RequestRecord
 from gates.model import Verdict, blind
-from pipelines.events.payloads import StepProgress
-from pipelines.load import ArmResult, LoadOrder, LoadRequest, LoadResult, arm_load, arm_result
+from pipelines.load import LoadOrder, LoadRequest, arm_load
 from pipelines.model import PlanStep
 from pipelines.plan.gates import terms_of
 from pipelines.run.context import Context
-from pipelines.run.evidence import meanwhile, watch
+from pipelines.run.evidence import watch
 from pipelines.run.regions import both_arms
 from pipelines.spec.delivery import LoadStage
 from pipelines.spec.policy import load_requests
 from rollouts.errors import NotPossible
 from rollouts.model import EngineSet
+from tidegate.core.process import meanwhile
 from tidegate.core.threads import call_in_thread
 
 WARM_UP = 0.5
@@ -55,7 +57,7 @@ async def load(context: Context, step: PlanStep) -> None:
         finally:
             context.trials.keep(name)
             if blocks.taken:
-                _report(context, step, blocks.result())
+                context.journal.note(step.id, "; ".join(map(blocks.told, ("canary", "stable"))))
 
 
 async def _arms(context: Context, step: PlanStep) -> Mapping[str, EngineSet]:
@@ -143,17 +145,16 @@ class LoadBlocks:
         if self._blind:
             yield blind(self._blind)
 
-    def result(self) -> LoadResult:
-        """What both arms made of all blocks."""
-        cost = self._context.spec.cost
-        return LoadResult(
-            region=self._step.region or "",
-            shape=str(self._settings.shape),
-            blocks=len(self.taken),
-            stable=self._result("stable"),
-            canary=self._result("canary"),
-            currency=cost.currency if cost else None,
-        )
+    def told(self, role: str) -> str:
+        """What an arm made of all blocks."""
+        loads = [getattr(block, role) for block in self.taken]
+        rate = sum(load.output_tokens for load in loads) / sum(load.seconds for load in loads)
+        records = self._records[role]
+        times = [each.ttft_seconds for each in records if each.ok and each.ttft_seconds is not None]
+        late = f", TTFT p95 {np.quantile(times, 0.95) * 1000:,.0f} ms" if times else ""
+        failed = sum(not each.ok for each in records)
+        version = self._arms[role].version
+        return f"version {version}: {rate:,.1f} tokens/s{late}, {failed} of {len(records)} failed"
 
     async def _pair(self, seconds: float) -> Mapping[str, Sequence[RequestRecord]]:
         """One block on each arm: the same requests in the same order."""
@@ -179,27 +180,7 @@ class LoadBlocks:
         )
         assert self._context.loads is not None, "nobody brings load"
         name = f"{self._step.id}.{role}"
-        return await self._context.loads(name, order, self._requests, processes=self._processes)
+        return await self._context.loads(name, order, self._requests, self._processes)
 
     def _load(self, role: str, records: Sequence[RequestRecord]) -> ArmLoad | None:
         return arm_load(records, engines=self._arms[role].engines, engine_hour=self._prices[role])
-
-    def _result(self, role: str) -> ArmResult:
-        loads = [getattr(block, role) for block in self.taken]
-        return arm_result(self._arms[role].version, loads, self._records[role])
-
-
-def _report(context: Context, step: PlanStep, result: LoadResult) -> None:
-    """Keep the figures next to the evidence, and tell them."""
-    path = context.own / "load" / f"{step.id}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(result.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    context.journal.attach(path, folder="load")
-    told = StepProgress.model_validate({"load": result.model_dump(mode="json")})
-    context.journal.tell(step.id, told, "; ".join(_words(each) for each in (result.canary, result.stable)))
-
-
-def _words(arm: ArmResult) -> str:
-    ttft = arm.ttft_seconds.p95
-    late = f", TTFT p95 {ttft * 1000:,.0f} ms" if ttft is not None else ""
-    return f"version {arm.version}: {arm.tokens_per_second:,.1f} tokens/s{late}, {arm.failed} of {arm.requests} failed"

@@ -7,24 +7,23 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import sha256
-from itertools import zip_longest
+from itertools import count, zip_longest
 
 from gates.analyses.command import AskedArm, CommandGate, Question, judge_answer
 from gates.analyses.quality import QualityGate, judge_quality
 from gates.answers.golden import GoldenPrompt, ask_golden
 from gates.errors import BadAnswer, NotAnswered
-from gates.model import AnswerScores, GateOutcome, Scores, Verdict
+from gates.model import AnswerScores, GateOutcome, Verdict
 from pipelines.errors import Stopped
 from pipelines.events.payloads import VerdictPayload
 from pipelines.model import ENDING_OF, Ending, PlanStep
 from pipelines.plan.gates import offline_rollback
-from pipelines.ports import ChatAnswer
 from pipelines.run.context import AskCommand, Context
 from pipelines.run.regions import both_arms, refuse_dead_canary
 from pipelines.spec.policy import golden_set
 from registry.model import EngineRecord, EventKind
 from rollouts.errors import NotPossible
-from rollouts.model import EngineSet, Role
+from rollouts.model import EngineSet
 from tidegate.core.errors import OutsideError
 from tidegate.core.threads import call_in_thread
 from tidegate.core.units import format_duration
@@ -135,17 +134,12 @@ async def canary_is_asked(context: Context, step: PlanStep, gate: str) -> AsyncI
     except BadAnswer as error:
         # An answer is cut off too where the whole region goes, and then the version is not what failed.
         await context.fleet(step).observe()
-        raise at_fault(context, step, gate, error.message) from error
+        context.journal.verdict(step, Verdict(gate=gate, outcome=GateOutcome.FAIL, reason=error.message))
+        raise Stopped(Ending.ROLLED_BACK, f"gate {gate}: {error.message}") from error
     except OutsideError:
         # First, because a canary that died is not there either.
         refuse_dead_canary(await context.fleet(step).observe(), context.plan.on_trial)
         raise
-
-
-def at_fault(context: Context, step: PlanStep, gate: str, reason: str) -> Stopped:
-    """The end of a delivery whose version did not answer; the ledger gets it as a gate's verdict."""
-    context.journal.verdict(step, Verdict(gate=gate, outcome=GateOutcome.FAIL, reason=reason))
-    return Stopped(Ending.ROLLED_BACK, f"gate {gate}: {reason}")
 
 
 PROMPT = "Name three colours of the rainbow."
@@ -177,8 +171,8 @@ async def smoke(context: Context, step: PlanStep) -> None:
     registered = await call_in_thread(context.tokenizer.encode, folder, CONVERSATION)
     async with canary_is_asked(context, step, "answers"):
         # One after the other: asked together they would be one batch.
-        first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
-        second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+        _, first = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
+        _, second = await context.chat.ask(canary.url, model, PROMPT, max_tokens=MAX_TOKENS)
     async with canary_is_asked(context, step, "tokenizer"):
         served = await context.chat.tokenize(canary.url, model, CONVERSATION)
     for verdict in (_answers(first), _tokenizer(served, registered), _same_twice(first, second)):
@@ -191,9 +185,9 @@ def _verdict(gate: str, good: bool, reason: str, numbers: Mapping[str, float]) -
     return Verdict(gate=gate, outcome=GateOutcome.PASS if good else GateOutcome.FAIL, reason=reason, numbers=numbers)
 
 
-def _answers(answer: ChatAnswer) -> Verdict:
-    count = len(answer.tokens)
-    return _verdict("answers", count > 0, f"{count} tokens to a first prompt", {"tokens": float(count)})
+def _answers(tokens: Sequence[int]) -> Verdict:
+    numbers = {"tokens": float(len(tokens))}
+    return _verdict("answers", bool(tokens), f"{len(tokens)} tokens to a first prompt", numbers)
 
 
 def _tokenizer(served: Sequence[int], registered: Sequence[int]) -> Verdict:
@@ -209,10 +203,10 @@ def _tokenizer(served: Sequence[int], registered: Sequence[int]) -> Verdict:
     return _verdict("tokenizer", same, reason, {"served_tokens": len(served), "registered_tokens": len(registered)})
 
 
-def _same_twice(first: ChatAnswer, second: ChatAnswer) -> Verdict:
-    same = first.tokens == second.tokens
+def _same_twice(first: Sequence[int], second: Sequence[int]) -> Verdict:
+    same = first == second
     reason = f"the same prompt gives {'the same' if same else 'other'} tokens the second time"
-    return _verdict("determinism", same, reason, {"tokens": float(len(first.tokens))})
+    return _verdict("determinism", same, reason, {"tokens": float(len(first))})
 
 
 SHOWN = 60
@@ -243,41 +237,20 @@ async def _quality(context: Context, step: PlanStep, gate: str) -> Verdict:
     settings = context.spec.gates.of(QualityGate)[gate]
     golden = golden_set(context.spec, context.folder)
     stable, canary = both_arms(await context.fleet(step).observe())
-    asked = _Asked(context, step, stable, gate=gate, total=2 * len(golden))
-    # Both at once, so that whatever slows the machine meets both.
-    scores = await asyncio.gather(*(asked.scores(arm, golden, settings) for arm in (stable, canary)))
-    verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]))
-    return verdict.model_copy(update={"gate": gate})
+    done = count(1)
 
+    async def answer(arm: EngineSet, entry: GoldenPrompt) -> str:
+        reply, _ = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
+        return reply.text
 
-class _Asked:
-    """Asks a golden set and says how far it is."""
-
-    def __init__(self, context: Context, step: PlanStep, stable: EngineSet, *, gate: str, total: int) -> None:
-        self._context = context
-        self._step, self._gate = step, gate
-        self._stable = stable
-        self._total = total
-        self._done = 0
-
-    async def scores(self, arm: EngineSet, golden: Sequence[GoldenPrompt], settings: QualityGate) -> Scores:
-        """Of all answers of one arm."""
-        return await ask_golden(golden, settings.scorer, partial(self._counted, arm))
-
-    async def _counted(self, arm: EngineSet, entry: GoldenPrompt) -> str:
-        answer = await (self._of_canary(arm, entry) if arm.role is Role.CANARY else self._answer(arm, entry))
-        self._done += 1
-        self._context.journal.progress(self._step, "answers", self._done, self._total)
-        return answer
-
-    async def _of_canary(self, canary: EngineSet, entry: GoldenPrompt) -> str:
+    async def of_canary(entry: GoldenPrompt) -> str:
         """A question that no version can answer, such as one that is too long, is not this version's fault."""
-        async with canary_is_asked(self._context, self._step, self._gate):
+        async with canary_is_asked(context, step, gate):
             try:
-                return await self._answer(canary, entry)
+                return await answer(canary, entry)
             except BadAnswer as error:
                 try:
-                    await self._answer(self._stable, entry)
+                    await answer(stable, entry)
                 except BadAnswer:
                     raise OutsideError(
                         f"neither version answers {entry.prompt[:SHOWN]!r}: {error.message}",
@@ -285,7 +258,13 @@ class _Asked:
                     ) from error
                 raise
 
-    async def _answer(self, arm: EngineSet, entry: GoldenPrompt) -> str:
-        context = self._context
-        answer = await context.chat.ask(arm.url, context.plan.name, entry.prompt, max_tokens=entry.max_tokens)
-        return answer.text
+    async def counted(arm: EngineSet, entry: GoldenPrompt) -> str:
+        text = await (of_canary(entry) if arm is canary else answer(arm, entry))
+        context.journal.progress(step, "answers", next(done), 2 * len(golden))
+        return text
+
+    # Both at once, so that whatever slows the machine meets both.
+    asking = (ask_golden(golden, settings.scorer, partial(counted, arm)) for arm in (stable, canary))
+    scores = await asyncio.gather(*asking)
+    verdict = judge_quality(settings, AnswerScores(stable=scores[0], canary=scores[1]))
+    return verdict.model_copy(update={"gate": gate})

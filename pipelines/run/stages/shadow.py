@@ -17,17 +17,16 @@ from gates.evidence.batch import Batch, PairedAnswer
 from gates.judge.control import ControlReport
 from gates.judge.judge import Judge, ScoredPairs
 from gates.judge.spec import JudgeGate
-from gates.model import EngineReply, Verdict, blind
+from gates.model import Verdict, blind
 from gates.sequential_test import AnalysisPlan
 from pipelines.events.payloads import StepProgress
 from pipelines.model import PlanStep
 from pipelines.plan.gates import terms_of
-from pipelines.ports import Chat, ChatAnswer
+from pipelines.ports import Chat
 from pipelines.run.context import Context
 from pipelines.run.evidence import (
     Gatherer,
     evidence_streams,
-    meanwhile,
     watch_trial,
 )
 from pipelines.run.regions import both_arms
@@ -36,6 +35,7 @@ from pipelines.spec.policy import user_prompts
 from rollouts.model import EngineSet, RegionState
 from tidegate.core.clock import Clock
 from tidegate.core.errors import OutsideError
+from tidegate.core.process import meanwhile
 
 
 class PairedProbes:
@@ -110,7 +110,7 @@ class PairedProbes:
         self._not_reached = next((answer for answer in answers if _outside(answer)), None)
         if self._not_reached:
             return
-        stable, canary = (_reply(answer) if isinstance(answer, ChatAnswer) else None for answer in answers)
+        stable, canary = (answer[0] if isinstance(answer, tuple) else None for answer in answers)
         # Once both are over: a pair under way is neither arrived nor lost.
         self._pairs.append(paired_answer(stable, canary))
         if self._scored and stable and canary:
@@ -120,19 +120,6 @@ class PairedProbes:
 def _outside(answer: object) -> TypeGuard[OutsideError]:
     """Whether nothing was said at all: of an engine that nobody reached, a pair tells nothing."""
     return isinstance(answer, OutsideError) and not isinstance(answer, BadAnswer)
-
-
-def _reply(answer: ChatAnswer) -> EngineReply:
-    tokens = len(answer.tokens)
-    after_first = answer.duration_seconds - answer.ttft_seconds
-    return EngineReply(
-        text=answer.text,
-        finish_reason=answer.finish_reason,
-        output_tokens=tokens,
-        ttft_seconds=answer.ttft_seconds,
-        itl_seconds=after_first / (tokens - 1) if tokens > 1 else None,
-        duration_seconds=answer.duration_seconds,
-    )
 
 
 PAIR_MAX_TOKENS = 32

@@ -24,7 +24,7 @@ class FakeLoads:
         self._clock, self._random = clock, random.Random(0)
 
     async def block(
-        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], *, processes: int
+        self, name: str, order: LoadOrder, requests: Sequence[LoadRequest], processes: int
     ) -> Sequence[RequestRecord]:
         assert order.seconds is not None
         if self.gone:

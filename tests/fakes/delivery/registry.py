@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fakes.delivery.store import MemoryStore
 
 from pipelines.requests import QueuedRequest
+from pipelines.triggers.queue import RequestQueue
 from registry.model import DeliverySummary, ModelVersion
 from registry.versions import MlflowRegistry
 from tidegate.core.errors import OutsideError
@@ -22,6 +23,16 @@ class FakeRegistry(MlflowRegistry):
     def change(self, version: ModelVersion, path: str, content: bytes) -> None:
         """Write another content where the version's file was."""
         self.store.files[f"{self.location(version)}/model/{path}"] = content
+
+
+class Inbox(RequestQueue):
+    """The queue, of which a test sees what nobody asks for any more."""
+
+    @property
+    def all(self) -> list[QueuedRequest]:
+        """Newest first."""
+        rows = self._db.execute("SELECT entry FROM entries ORDER BY number DESC").fetchall()
+        return [QueuedRequest.model_validate_json(row[0]) for row in rows]
 
 
 class FakeMarks:

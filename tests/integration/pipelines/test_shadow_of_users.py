@@ -106,7 +106,7 @@ async def shadow(host: FleetHost, folder: Path, engine: Engine) -> SequentialTes
         scored=ScoredPairs(judge),
         copied=1.0,
     )
-    async with answers:
+    async with answers.taking():
         outcomes: set[GateOutcome] = set()
         while GateOutcome.FAIL not in outcomes and outcomes != {GateOutcome.PASS}:
             await clock.sleep(10)

@@ -12,7 +12,7 @@ from fakes.delivery.world import CHALLENGER, CHAMPION, SIDE_BY_SIDE, Steps, Worl
 
 from pipelines.authority.answering import Hearing, Speaker
 from pipelines.authority.approvals import refuse_useless
-from pipelines.model import Ending
+from pipelines.model import EXIT_CODES, Ending
 from pipelines.run.approval_gate import POLL_SECONDS
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.trust import ApproversSpec
@@ -80,20 +80,32 @@ async def test_the_regions_of_a_wave_go_on_at_one_word(tmp_path: Path) -> None:
     assert world.said("waiting") == ["deploy@eu-west-1"]
 
 
-async def test_a_refusal_takes_everything_back_in_the_words_of_the_one_who_refused(tmp_path: Path) -> None:
-    world = World(tmp_path, asking("{before: wave, wave: 2}"))
-    world.when("deploy@us-east-1", "waiting", says(world, "refused", "wave@2", by="bob", reason="sale at noon"))
-    result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.ROLLED_BACK, ExitCode.ROLLED_BACK)
-    assert result.reason == "deploy@us-east-1: wave@2 was refused by bob (named, not proven): sale at noon"
-    assert world.stable_versions() == NOWHERE
+IN_VAIN: dict[str, tuple[str, str, Callable[[World], Callable[[], object]], Ending, str]] = {
+    "refused": (
+        "{before: wave, wave: 2}", "deploy@us-east-1",
+        lambda world: says(world, "refused", "wave@2", by="bob", reason="sale at noon"),
+        Ending.ROLLED_BACK, r"deploy@us-east-1: wave@2 was refused by bob \(named, not proven\): sale at noon",
+    ),
+    "no answer": (
+        "{before: wave, wave: 2, within: 10m}", "deploy@us-east-1", lambda world: lambda: None,
+        Ending.INCONCLUSIVE, "deploy@us-east-1: nobody has approved or refused wave@2 since 2026-01-01 .*",
+    ),
+    "its canary dies": (
+        "{before: canary, region: eu-west-1, weight: 50}", "canary@eu-west-1/50",
+        lambda world: lambda: world.fleets["eu-west-1"].kill(CHALLENGER),
+        Ending.ROLLED_BACK, "canary@eu-west-1/50: the canary does not serve.*",
+    ),
+}  # fmt: skip
 
 
-async def test_without_an_answer_it_is_undecided_after_the_time_it_was_given(tmp_path: Path) -> None:
-    world = World(tmp_path, asking("{before: wave, wave: 2, within: 10m}"))
+@pytest.mark.parametrize("case", IN_VAIN)
+async def test_what_is_waited_for_in_vain_takes_everything_back(tmp_path: Path, case: str) -> None:
+    approval, step, happens, ending, reason = IN_VAIN[case]
+    world = World(tmp_path, asking(approval))
+    world.when(step, "waiting", happens(world))
     result = await world.deliver()
-    assert (result.ending, result.exit_code) == (Ending.INCONCLUSIVE, ExitCode.INCONCLUSIVE)
-    assert "nobody has approved or refused wave@2 since 2026-01-01" in result.reason
+    assert (result.ending, result.exit_code) == (ending, EXIT_CODES[ending])
+    assert re.fullmatch(reason, result.reason)
     assert world.stable_versions() == NOWHERE
 
 
@@ -154,14 +166,6 @@ async def test_a_proven_approval_lets_it_go_on_for_the_evidence_that_was_there(t
     said = "promote@eu-west-1 was approved by bob (SSH key SHA256:x): looks fine"
     assert [event.message for event in events if event.kind == "allowed"] == [said]
     assert world.story.allowed == (said,)
-
-
-async def test_a_canary_that_dies_while_it_waits_is_taken_back(tmp_path: Path) -> None:
-    world = World(tmp_path, asking("{before: canary, region: eu-west-1, weight: 50}"))
-    world.when("canary@eu-west-1/50", "waiting", lambda: world.fleets["eu-west-1"].kill(CHALLENGER))
-    result = await world.deliver()
-    assert result.ending is Ending.ROLLED_BACK
-    assert "the canary does not serve" in result.reason
 
 
 async def test_a_ledger_that_is_not_there_for_a_while_does_not_end_the_waiting(

@@ -13,7 +13,7 @@ import pytest
 from pipelines import delivery_lock as lock
 from pipelines.delivery_lock import delivery_lock, one_rollback, rollback_runs
 from registry.errors import DeliveryRuns
-from rollouts.local.locks import delivery_runs, holder
+from rollouts.local.locks import holder
 from tidegate.core.errors import ExitCode
 
 DELIVERY = """
@@ -79,13 +79,6 @@ def test_looking_for_the_holder_takes_the_lock_from_nobody(path: Path) -> None:
 
         fcntl.flock(looking, fcntl.LOCK_SH)
         assert holder(path) is None
-
-
-def test_the_fleet_host_and_the_command_line_agree_on_what_runs(path: Path, delivery: subprocess.Popen[str]) -> None:
-    assert delivery_runs(path.parent)
-    delivery.kill()
-    delivery.wait()
-    assert not delivery_runs(path.parent)
 
 
 async def test_rollbacks_of_one_machine_go_one_after_the_other(tmp_path: Path) -> None:

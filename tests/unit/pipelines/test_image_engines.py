@@ -60,14 +60,6 @@ async def test_an_engine_is_the_image_that_the_version_names(
     assert said == [f"models:/support-llm/1 is served from {IMAGE}"]
 
 
-async def test_the_registered_tokenizer_is_here_afterwards(
-    engines: ImageEngines, registry: FakeRegistry, version: ModelVersion
-) -> None:
-    registry.mark(version, {ENGINE_IMAGE: IMAGE})
-    await engines.prepare(version, print)
-    assert (engines.folder(version) / "tokenizer.json").exists()
-
-
 async def test_a_version_without_an_image_says_how_to_make_one(engines: ImageEngines, version: ModelVersion) -> None:
     with pytest.raises(NoImage) as caught:
         await engines.prepare(version, print)

@@ -8,9 +8,9 @@ from fakes.delivery.world import Recorder
 
 from gates.model import GateOutcome, Verdict
 from pipelines.events.journal import RUNNING_INTERVAL_SECONDS, Journal
-from pipelines.events.payloads import StepDone, StepFailure, StepStarted, VerdictPayload
+from pipelines.events.payloads import StepFailure, VerdictPayload
 from pipelines.model import Ending, PlanStep, StageName
-from registry.model import Event
+from registry.model import Event, EventKind
 from tidegate.core.errors import ExitCode, OutsideError
 from tidegate.testing import START, FakeClock
 
@@ -45,14 +45,14 @@ def desk() -> Desk:
 async def test_an_event_is_in_the_ledger_before_any_display_sees_it(desk: Desk) -> None:
     seen = []
     desk.display.reactions["build", "started"] = lambda: seen.append(len(desk.ledger.events))
-    await desk.journal.say("build", StepStarted())
+    await desk.journal.say("build", EventKind.STARTED)
     assert seen == [1]
 
 
 async def test_an_event_that_the_ledger_refuses_is_shown_to_nobody(desk: Desk) -> None:
     desk.ledger.bury()
     with pytest.raises(OutsideError):
-        await desk.journal.say("build", StepStarted())
+        await desk.journal.say("build", EventKind.STARTED)
     assert desk.display.events == []
 
 
@@ -66,9 +66,9 @@ async def test_an_unchanged_running_verdict_is_repeated_in_the_ledger_every_ten_
     assert len(desk.display.events) == 11
 
 
-@pytest.mark.parametrize("end", [StepDone(), StepFailure()])
+@pytest.mark.parametrize(("end", "kind"), [(EventKind.DONE, "done"), (StepFailure(), "failed")])
 async def test_what_a_gate_said_last_is_in_the_ledger_before_its_step_ends(
-    desk: Desk, end: StepDone | StepFailure
+    desk: Desk, end: EventKind | StepFailure, kind: str
 ) -> None:
     other = STEP.model_copy(update={"region": "us-east-1"})
     for p95 in (0.1, 0.2, 0.3):
@@ -81,7 +81,7 @@ async def test_what_a_gate_said_last_is_in_the_ledger_before_its_step_ends(
         (STEP.id, "verdict", {"p95_seconds": 0.1}),
         (other.id, "verdict", {"p95_seconds": 0.1}),
         (STEP.id, "verdict", {"p95_seconds": 0.3}),
-        (STEP.id, end.kind, None),
+        (STEP.id, kind, None),
     ]
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-import yaml
-from fakes.delivery.world import GOLDEN, SPEC, a_spec
+from fakes.delivery.world import GOLDEN, a_spec
 
 from gates.evidence.request_record import RequestRecord
 from pipelines.adapters.load.stream import StreamMeter
@@ -16,18 +15,16 @@ from pipelines.load import (
     DRAWN,
     LoadOrder,
     LoadShape,
-    Quantiles,
     arm_load,
-    arm_result,
     histogram_in,
     plain_requests,
     requests_like,
     shuffled,
 )
-from pipelines.spec.delivery import Delivery, LoadStage
-from pipelines.spec.policy import golden_set, missing_files, prompts_in, user_prompts
+from pipelines.spec.delivery import LoadStage
+from pipelines.spec.policy import golden_set, prompts_in, user_prompts
 from tidegate.core.errors import UsageError
-from tidegate.core.spec import SpecError, parse_spec
+from tidegate.core.spec import SpecError
 
 METRICS = """
 # HELP vllm:request_prompt_tokens Number of prefill tokens processed.
@@ -124,18 +121,6 @@ def test_a_block_counts_what_was_answered_in_full_from_first_to_last() -> None:
     assert arm_load([], engines=1, engine_hour=None) is None
 
 
-def test_figures_are_of_all_blocks() -> None:
-    records = [record(100, each / 100) for each in range(1, 101)] + [record(100, 1, ok=False)]
-    load = arm_load(records, engines=1, engine_hour=3600.0)
-    assert load is not None
-    found = arm_result("7", [load], records)
-    assert (found.requests, found.failed, found.errors) == (101, 1, {"cut": 1})
-    assert found.e2e_seconds == Quantiles(p50=0.5, p95=0.95, p99=0.99)
-    assert found.itl_seconds == Quantiles()
-    assert found.tokens_per_second == 1000
-    assert found.tokens_per_cost == pytest.approx(1.0 * 1000 / 1.0)
-
-
 def test_prompts_are_lines_and_keep_what_only_looks_like_the_end_of_one(tmp_path: Path) -> None:
     path = tmp_path / "prompts.txt"
     path.write_bytes("one\u2028prompt\r\n\ntwo\n".encode())
@@ -175,15 +160,6 @@ def test_no_load_is_too_much_and_more_of_it_gets_more_processes() -> None:
     assert stage.processes_of(1) == 150
     assert LoadStage(arms="serving", concurrency=1000).processes_of(2) == 32
     assert LoadStage(arms="serving").processes_of(1) == 1
-
-
-def test_files_that_it_names_must_be_there(tmp_path: Path) -> None:
-    spec = yaml.safe_load(SPEC)
-    spec["gates"]["throughput"] = {}
-    spec["stages"].insert(1, {"load": {"arms": "serving", "prompts": "p.txt", "lengths": "metrics.txt"}})
-    read = parse_spec(yaml.safe_dump(spec), Delivery, file="delivery.yaml")
-    places = [".".join(map(str, odd.where)) for odd in missing_files(read, tmp_path)]
-    assert places == ["stages.0.offline.dataset", "stages.1.load.prompts", "stages.1.load.lengths"]
 
 
 USERS = "traffic: {requests_per_second: 10, prompts: users.txt}"

@@ -6,7 +6,6 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
-import promql_parser as promql
 import pytest
 from fakes.clusters.region import a_fleet
 from fakes.delivery.world import SPEC
@@ -70,11 +69,6 @@ def test_everybody_who_decides_is_asked_for(asked: dict[str, str]) -> None:
         "SLO availability",
         "SLO first-token",
     }
-
-
-def test_every_question_is_promql(asked: dict[str, str]) -> None:
-    for query in asked.values():
-        promql.parse(query)
 
 
 def test_every_question_is_on_metrics_that_engines_export(asked: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from fakes.services.chat_servers import FakeJudge
 from gates.evidence.batch import Dimension
 from gates.judge.judge import Judge
 from gates.judge.spec import JudgeControl, JudgeGate
-from pipelines.ports import ChatAnswer
+from gates.model import EngineReply
 from pipelines.run.stages.shadow import PairedProbes
 from rollouts.model import EngineSet, Role
 from tidegate.testing import FakeChat, FakeClock, answers_500
@@ -26,6 +26,9 @@ def arm(role: Role, url: str) -> EngineSet:
 ARMS = (arm(Role.STABLE, CHAMPION_URL), arm(Role.CANARY, CHALLENGER_URL))
 
 
+Asked = tuple[EngineReply, tuple[int, ...]]
+
+
 class Chat(FakeChat):
     """Remembers who was asked what."""
 
@@ -33,7 +36,7 @@ class Chat(FakeChat):
         super().__init__({CHAMPION_URL: lambda p: f"old {p}", CHALLENGER_URL: lambda p: f"new {p} please"})
         self.asked: list[tuple[str, str, int]] = []
 
-    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
+    async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Asked:
         self.asked.append((url, prompt, max_tokens))
         return await super().ask(url, model, prompt, max_tokens=max_tokens)
 
@@ -102,7 +105,7 @@ async def test_an_arm_that_answers_badly_costs_the_answer_and_not_the_pair() -> 
 
 async def test_a_slow_answer_delays_no_other_pair() -> None:
     class Stuck(Chat):
-        async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> ChatAnswer:
+        async def ask(self, url: str, model: str, prompt: str, *, max_tokens: int) -> Asked:
             if prompt == "one?" and url == CHALLENGER_URL:
                 await asyncio.Event().wait()
             return await super().ask(url, model, prompt, max_tokens=max_tokens)

@@ -6,11 +6,10 @@ import itertools
 from datetime import timedelta
 
 import pytest
-from fakes.delivery.records import START
 from fakes.delivery.records import Delivery as Told
 from fakes.delivery.world import a_spec
 
-from pipelines.events.state import SLOWEST_PACE, DeliveryState, StepState, seconds_left, state_of
+from pipelines.events.state import seconds_left, state_of
 from pipelines.plan import gates
 from pipelines.plan.gates import OFFLINE, budget_shares
 from pipelines.run.regions import both_arms
@@ -43,36 +42,13 @@ def test_the_golden_set_and_all_bakes_get_a_tenth_each() -> None:
     assert sum(bakes.values()) == pytest.approx(0.1)
 
 
-def test_waves_of_one_region_take_the_sum_of_their_steps() -> None:
-    story = state_of(Told().open().events)
-    assert seconds_left(story, START) == sum(step.expected_seconds for step in story.steps)
-
-
-def test_a_wave_takes_as_long_as_its_slowest_region_and_then_bakes() -> None:
-    steps = [("deploy@a", "a", 20.0), ("canary@a/5", "a", 30.0), ("deploy@b", "b", 25.0), ("bake@1", None, 10.0)]
-    story = DeliveryState(
-        steps=tuple(
-            StepState(id=name, stage=name.partition("@")[0], region=region, wave=1, expected_seconds=seconds)
-            for name, region, seconds in steps
-        )
-    )
-    assert seconds_left(story, START) == 60
-
-
-@pytest.mark.parametrize(("times", "pace"), [(1, 1), (2, 2), (1000, SLOWEST_PACE)])
-def test_the_steps_so_far_set_the_pace_of_the_rest(times: float, pace: float) -> None:
-    opened = Told().open()
-    build, *rest = state_of(opened.events).steps
-    story = state_of(opened.pass_through("build", times * build.expected_seconds).events)
-    assert seconds_left(story, opened.now) == pace * sum(step.expected_seconds for step in rest)
-
-
-def test_a_step_that_is_overdue_promises_nothing_for_itself() -> None:
+def test_a_step_that_runs_takes_what_is_left_of_it() -> None:
     opened = Told().open()
     build, *rest = state_of(opened.events).steps
     story = state_of(opened.say("build", "started").events)
-    late = opened.now + timedelta(seconds=2 * build.expected_seconds)
-    assert seconds_left(story, late) == 2 * sum(step.expected_seconds for step in rest)
+    expected = sum(step.expected_seconds for step in rest)
+    assert seconds_left(story, opened.now + timedelta(seconds=1)) == build.expected_seconds - 1 + expected
+    assert seconds_left(story, opened.now + timedelta(hours=1)) == expected
 
 
 def test_once_something_failed_no_one_knows() -> None:

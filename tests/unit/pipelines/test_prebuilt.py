@@ -10,6 +10,7 @@ import yaml
 from fakes.clusters.admission import Refusing
 from fakes.delivery.registry import FakeRegistry
 from fakes.fleet import release
+from fakes.golden import is_golden
 from fakes.schemas import problems_in
 
 from engine_images.launch import is_known
@@ -25,11 +26,13 @@ from rollouts.manifests.spec import ArgoFleetSpec
 from rollouts.model import Engine, ImageLaunch
 from tidegate.core.model import Json
 from tidegate.core.spec import parse_spec
+from tidegate.core.yaml_text import yaml_text
 from tidegate.testing import write_tiny_model
 
 EXAMPLE = (Path(__file__).parents[3] / "examples/kubernetes/delivery.yaml").read_text()
 IMAGE = "vllm/vllm-openai@sha256:" + "7" * 64
 DIGEST = "d" * 64
+GOLDEN = Path(__file__).parents[2] / "golden/prebuilt"
 
 
 def spec_of(engine: dict[str, Any], **parts: Any) -> Delivery:
@@ -76,63 +79,10 @@ def test_everything_is_valid_to_the_letter(way: str) -> None:
     assert {name: problems for name, problems in found.items() if problems} == {}
 
 
-def test_its_own_entrypoint_gets_the_arguments_and_is_asked_for_its_health() -> None:
-    (engine,) = pod(spec_of({}))["spec"]["containers"]
-    assert "command" not in engine
-    assert engine["image"] == IMAGE
-    assert engine["args"] == [
-        *("--model", f"/var/cache/tidegate/{DIGEST}/model", "--served-model-name", "support-llm", "--port", "8000"),
-        *("--load-format", "safetensors", "--shutdown-timeout", "115", "--max-model-len=8192"),
-    ]
-    paths = [engine[name]["httpGet"]["path"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
-    assert paths == ["/health"] * 3
-    startup = engine["startupProbe"]
-    assert startup["periodSeconds"] * startup["failureThreshold"] == 30 * 60
-
-
-def test_a_vllm_that_ends_its_answers_is_told_to_stop_once_gateways_know() -> None:
-    spec = pod(spec_of({}))["spec"]
-    assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
-    assert spec["terminationGracePeriodSeconds"] == 150
-
-
-def test_one_that_is_not_known_to_do_so_is_left_alone_for_all_of_the_drain() -> None:
-    spec = pod(spec_of(WAYS["older"]))["spec"]
-    assert "--shutdown-timeout" not in spec["containers"][0]["args"]
-    assert spec["containers"][0]["lifecycle"] == {"preStop": {"sleep": {"seconds": 120}}}
-
-
-def test_a_container_with_tidegate_brings_and_proves_the_weights_from_the_registry() -> None:
-    spec = pod(spec_of({}))["spec"]
-    (before,) = spec["initContainers"]
-    assert before["image"].startswith("registry.example.com/tidegate@sha256:")
-    folder = f"/var/cache/tidegate/{DIGEST}"
-    wanted = f"tidegate model download models:/support-llm/7 {folder} --digest {DIGEST}"
-    assert before["command"] == wanted.split()
-    assert {"name": "MLFLOW_TRACKING_URI", "value": "http://mlflow.mlflow:5000"} in before["env"]
-    assert before["envFrom"] == [{"secretRef": {"name": "mlflow"}}]
-    cache = {each["name"]: each for each in spec["containers"][0]["volumeMounts"]}["model-cache"]
-    assert cache["readOnly"]
-
-
-def test_the_engine_itself_reads_no_secret() -> None:
-    (engine,) = pod(spec_of({}))["spec"]["containers"]
-    assert "envFrom" not in engine
-    assert all("valueFrom" not in each for each in engine["env"])
-
-
-def test_a_claim_is_mounted_read_only_and_nothing_is_brought() -> None:
-    spec = pod(spec_of(WAYS["claim"]))["spec"]
-    assert "initContainers" not in spec
-    assert spec["containers"][0]["args"][:2] == ["--model", "/models/support-llm/7"]
-    assert {"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}} in spec["volumes"]
-
-
-def test_an_engine_that_downloads_from_the_hub_may() -> None:
-    spec = pod(spec_of(WAYS["hub"]))["spec"]
-    assert spec["containers"][0]["args"][:2] == ["--model", "acme/support-llm"]
-    assert "v7" in spec["containers"][0]["args"]
-    assert "HF_HUB_OFFLINE" not in {each["name"] for each in spec["containers"][0]["env"]}
+@pytest.mark.parametrize("way", WAYS)
+def test_its_pods_get_what_is_written_here(way: str) -> None:
+    """Its own entrypoint, with arguments; the weights, and who proves them; and no secret for the engine itself."""
+    is_golden(yaml_text(pod(spec_of(WAYS[way]))["spec"]), GOLDEN / f"{way}.yaml")
 
 
 def test_how_it_was_started_can_be_read_from_its_pods() -> None:

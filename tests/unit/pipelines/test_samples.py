@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,10 +138,10 @@ ARMS = {ArmName.STABLE: engine(Role.STABLE, "1"), ArmName.CANARY: engine(Role.CA
 
 def answered(
     engines: Engines, clock: FakeClock, client: FakeJudge | None = None, copied: float | None = None
-) -> AnsweredUsers:
+) -> AbstractAsyncContextManager[AnsweredUsers]:
     """Entered while a canary is there."""
     scored = ScoredPairs(Judge(GATE, client or FakeJudge(), seed=1))
-    return AnsweredUsers(engines, clock, ARMS, region="eu", shares=SHARES, scored=scored, copied=copied)
+    return AnsweredUsers(engines, clock, ARMS, region="eu", shares=SHARES, scored=scored, copied=copied).taking()
 
 
 async def passed(clock: FakeClock, seconds: float) -> None:
@@ -163,21 +163,17 @@ async def trial(engines: Engines, *, seconds: float = 200.0) -> SequentialTest:
     return test
 
 
-async def test_a_version_that_answers_users_worse_fails() -> None:
-    verdict = (await trial(Engines(canary=0.5))).verdicts()[0]
-    assert verdict.outcome is GateOutcome.FAIL, verdict
-    assert "that its answers are worse" in verdict.reason
-
-
-async def test_one_that_answers_as_well_passes() -> None:
-    verdict = (await trial(Engines())).verdicts()[0]
-    assert verdict.outcome is GateOutcome.PASS, verdict
-
-
-async def test_users_of_one_arm_alone_prove_nothing() -> None:
-    verdict = (await trial(Engines(each={"1": 20}))).verdicts(deadline_passed=True)[0]
-    assert verdict.outcome is GateOutcome.INCONCLUSIVE
-    assert "engines have kept no answer of the canary yet" in verdict.reason
+@pytest.mark.parametrize(
+    ("engines", "outcome", "reason"),
+    [
+        (Engines(canary=0.5), GateOutcome.FAIL, "that its answers are worse"),
+        (Engines(), GateOutcome.PASS, ""),
+        (Engines(each={"1": 20}), GateOutcome.INCONCLUSIVE, "engines have kept no answer of the canary yet"),
+    ],
+)
+async def test_users_answers_decide(engines: Engines, outcome: GateOutcome, reason: str) -> None:
+    verdict = (await trial(engines)).verdicts(deadline_passed=outcome is GateOutcome.INCONCLUSIVE)[0]
+    assert (verdict.outcome, reason in verdict.reason) == (outcome, True), verdict
 
 
 async def test_answers_that_nobody_heard_to_the_end_are_counted_and_not_judged() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from fakes.clusters.region import a_fleet
 from fakes.delivery.world import CHALLENGER, CHAMPION, SPEC, a_version
+from fakes.golden import is_golden
 
-from gates.analyses.burn_rate import BurnRateGate, BurnWindows
+from gates.analyses.burn_rate import BurnRateGate
 from pipelines.errors import PlanRefused
 from pipelines.plan.gates import gates_in, gates_within
 from pipelines.plan.planner import make_plan
 from pipelines.spec.delivery import Delivery
 from tidegate.core.spec import parse_spec
-from tidegate.core.units import format_duration
+from tidegate.core.yaml_text import yaml_text
+
+GOLDEN = Path(__file__).parents[2] / "golden/slo_gates.txt"
 
 SLOS = """
 slos:
@@ -29,8 +32,6 @@ slos:
   - {name: loose, objective: 90, ttft: {below: 250ms}}
 """
 
-InStage = Callable[[str], BurnRateGate]
-
 
 def a_spec(burn: str, slos: str = SLOS) -> Delivery:
     text = SPEC.replace("stages:", f"  burn_rate: {burn}\nstages:").replace(
@@ -39,88 +40,38 @@ def a_spec(burn: str, slos: str = SLOS) -> Delivery:
     return parse_spec(text + slos, Delivery, file="delivery.yaml")
 
 
-def in_canary(burn: str, stage: str = "canary") -> BurnRateGate:
-    """As the canary stage of six minutes asks it."""
-    spec = a_spec(burn)
-    gate = gates_in(spec, getattr(spec, stage)).burn_rate
-    assert gate is not None
-    return gate
-
-
-def in_shadow(burn: str) -> BurnRateGate:
-    return in_canary(burn, "shadow")
-
-
-def windows(pair: BurnWindows) -> str:
-    return f"{format_duration(pair.short)} in {format_duration(pair.long)}, {pair.factor:.4g}"
-
-
-def test_the_objective_and_the_factors_are_those_of_the_slo() -> None:
-    gate = in_canary("{slo: availability}")
-    assert (gate.slo, gate.objective, gate.budget) == ("availability", 0.999, 0.001)
-    assert (gate.fast.factor, gate.slow.factor) == (14.4, 6)
-    assert in_canary("{slo: served}").fast.factor == pytest.approx(13.44), "2 % of 28 days in an hour"
-
-
-def test_windows_are_as_long_as_the_stage_and_keep_their_ratios() -> None:
-    gate = in_canary("{slo: availability}")
-    assert windows(gate.slow) == "30s in 6m, 6"
-    assert windows(gate.fast) == "10s in 1m, 14.4", "no window is shorter than a look"
-    assert gate.fast.long * 6 == gate.slow.long
-
-
-def test_windows_that_were_written_out_stay() -> None:
-    gate = in_canary("{slo: availability, fast: {short: 20s, long: 2m, factor: 10}}")
-    assert windows(gate.fast) == "20s in 2m, 10"
-    assert windows(gate.slow) == "30s in 6m, 6"
-    both = "fast: {short: 20s, long: 2m, factor: 10}, slow: {short: 1m, long: 9m, factor: 3}"
-    assert windows(in_canary(f"{{slo: availability, {both}}}").slow) == "1m in 9m, 3"
-
-
-def test_the_shortest_stage_still_has_two_windows() -> None:
-    gate = gates_within(a_spec("{objective: 99%}"), timedelta(seconds=30)).burn_rate
-    assert gate is not None
-    assert windows(gate.fast) == "10s in 20s, 14.4"
-    assert gate.fast.short < gate.fast.long
-
-
-@pytest.mark.parametrize("where", [in_canary, in_shadow])
-def test_failed_requests_are_those_that_the_proxy_counted(where: InStage) -> None:
-    gate = where("{slo: availability}")
-    assert (gate.slower, gate.errors_query, gate.total_query) == (None, None, None)
-
-
-@pytest.mark.parametrize(("slo", "metric", "than"), [("ttft", "ttft", "250ms"), ("speed", "itl", "50ms")])
-def test_times_are_those_of_the_engines_histograms(slo: str, metric: str, than: str) -> None:
-    slower = in_canary(f"{{slo: {slo}}}").slower
-    assert slower is not None
-    assert (slower.metric, format_duration(slower.than)) == (metric, than)
-
-
-@pytest.mark.parametrize(
-    ("where", "slo", "metric"),
-    [
-        (in_canary, "served", "http_requests_total"),
-        (in_canary, "queue", "vllm:request_queue_time_seconds"),
-        # In shadow, engines cannot tell copies from anything else that reaches them.
-        (in_shadow, "ttft", "vllm:time_to_first_token_seconds"),
-    ],
+FAST, SLOW = "fast: {short: 20s, long: 2m, factor: 10}", "slow: {short: 1m, long: 9m, factor: 3}"
+LOOSE = "fast: {short: 10s, long: 1m, factor: 5}, slow: {short: 30s, long: 6m, factor: 2}"
+CASES = (
+    "canary: {slo: availability}",
+    "shadow: {slo: availability}",
+    "canary: {slo: served}",
+    "canary: {slo: ttft}",
+    # Engines cannot tell copies from anything else that reaches them.
+    "shadow: {slo: ttft}",
+    "canary: {slo: speed}",
+    "canary: {slo: queue}",
+    f"canary: {{slo: availability, {FAST}}}",
+    f"canary: {{slo: availability, {FAST}, {SLOW}}}",
+    f"canary: {{slo: loose, {LOOSE}}}",
 )
-def test_what_gates_do_not_read_themselves_is_asked_of_prometheus(where: InStage, slo: str, metric: str) -> None:
-    gate = where(f"{{slo: {slo}}}")
-    assert gate.errors_query and gate.total_query
-    assert gate.errors_query.endswith("or vector(0)")
-    for query in (gate.errors_query, gate.total_query):
-        assert metric in query
-        assert "{{.window}}" in query
-        selected = [query.count(each) for each in ('service="', 'region="{{.region}}"', 'version="{{.version}}"')]
-        assert selected == [query.count("[")] * 3
-        assert "{{.role}}" not in query
 
 
-def test_a_loose_slo_is_judged_by_factors_that_it_can_reach() -> None:
-    fast, slow = "{short: 10s, long: 1m, factor: 5}", "{short: 30s, long: 6m, factor: 2}"
-    assert in_canary(f"{{slo: loose, fast: {fast}, slow: {slow}}}").budget == 0.1
+def told(gate: BurnRateGate | None) -> str:
+    """What a stage asks of it: windows, events, and questions."""
+    assert gate is not None
+    return yaml_text(gate.model_dump(mode="json", exclude_defaults=True))
+
+
+def test_a_stage_of_six_minutes_asks_these_questions() -> None:
+    """Windows keep their ratios, and none is shorter than a look; a gate asks Prometheus what it does not read."""
+    shown = ""
+    for case in CASES:
+        stage, _, burn = case.partition(": ")
+        spec = a_spec(burn)
+        shown += f"# {case}\n{told(gates_in(spec, getattr(spec, stage)).burn_rate)}"
+    shortest = gates_within(a_spec("{objective: 99%}"), timedelta(seconds=30)).burn_rate
+    is_golden(f"{shown}# 30 s: {{objective: 99%}}\n{told(shortest)}", GOLDEN)
 
 
 def test_a_stage_too_short_for_the_events_that_the_gate_needs_is_refused_before_anything_is_deployed() -> None:

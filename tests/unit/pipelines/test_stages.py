@@ -12,7 +12,6 @@ from fakes.delivery.world import CHALLENGER, CHALLENGER_URL, CHAMPION, CHAMPION_
 from gates.errors import BadAnswer
 from pipelines.errors import Stopped
 from pipelines.model import Ending, PlanStep, StageName
-from pipelines.run.rollback import roll_back
 from pipelines.run.stages import STAGES
 from rollouts.errors import Unreachable
 from rollouts.model import RegionPhase, RegionState
@@ -147,27 +146,11 @@ async def test_offline_counts_the_answers_of_both_arms(world: World) -> None:
     assert verdicts(world) == [("quality", "pass")]
 
 
-async def test_shadow_stops_copying_once_its_gates_pass_and_moves_no_user(world: World) -> None:
-    await run(world, StageName.SHADOW)
-    routes = world.fleets[HERE].proxy.swaps
-    assert 100 in [route.mirror for route in routes]
-    assert (routes[-1].mirror, max(route.weight for route in routes)) == (0, 0)
-
-
 async def test_shadow_raises_a_bug_of_the_sender_instead_of_waiting_for_pairs(world: World) -> None:
     world.chat.scripts[CHALLENGER_URL] = lambda prompt: str(1 // 0)
     with pytest.raises(ExceptionGroup) as caught:
         await run(world, StageName.SHADOW)
     assert isinstance(caught.value.exceptions[0], ZeroDivisionError)
-
-
-async def test_promote_repeated_after_a_crash_changes_nothing(world: World) -> None:
-    await run(world, StageName.PROMOTE)
-    await run(world, StageName.PROMOTE)
-    state = await world.fleets[HERE].observe()
-    assert state.stable
-    assert state.previous
-    assert (state.stable.version, state.previous.version) == (CHALLENGER, CHAMPION)
 
 
 async def test_bake_lasts_as_long_as_the_spec_says(world: World) -> None:
@@ -191,13 +174,6 @@ async def test_bake_of_the_last_wave_has_no_champion_left_to_compare_with(tmp_pa
     await world.fleets[HERE].deploy(an_engine(CHALLENGER))
     await run(world, StageName.BAKE)
     assert {gate for gate, _ in verdicts(world)} == {"health"}
-
-
-async def test_bake_does_not_wait_for_evidence_that_is_too_thin(world: World) -> None:
-    await world.fleets[HERE].promote()
-    world.evidence.serves("stable", CHALLENGER, per_second=0.05)
-    await run(world, StageName.BAKE)
-    assert world.clock.elapsed == 10
 
 
 async def test_build_starts_the_champion_where_nothing_serves(tmp_path: Path) -> None:
@@ -226,11 +202,3 @@ async def test_finalize_moves_no_alias_while_a_region_serves_something_else(worl
         await run(world, StageName.FINALIZE)
     assert world.registry.champion == CHAMPION
     assert world.registry.marks == {}
-
-
-async def test_unwinding_touches_no_region_that_the_delivery_never_reached(world: World) -> None:
-    before = len(world.fleets["us-east-1"].proxy.swaps)
-    await roll_back(world.context())
-    assert world.said("done") == [f"undo@{HERE}"]
-    assert len(world.fleets["us-east-1"].proxy.swaps) == before
-    assert world.stable_versions() == {"eu-west-1": CHAMPION, "us-east-1": CHAMPION}

@@ -16,10 +16,10 @@ from rich.text import Text
 
 from gates.model import GateOutcome
 from pipelines.events.listeners import DeliveryDisplay
-from pipelines.events.payloads import StepFailure, StepProgress, TrafficShift, VerdictPayload, payload_of
+from pipelines.events.payloads import StepProgress, VerdictPayload
 from pipelines.events.state import DeliveryState, RegionTraffic, seconds_left
 from pipelines.views.wording import facts, headline, shares, stopwatch
-from registry.model import Event
+from registry.model import Event, EventKind
 from tidegate.cli.settings import given
 from tidegate.core.clock import Clock
 from tidegate.core.text import aligned, one_line, printable
@@ -100,20 +100,22 @@ class Progress(DeliveryDisplay):
 def _told(event: Event, before: DeliveryState, story: DeliveryState) -> tuple[str, GateOutcome | None, str]:
     """What an event is about, besides its step, how that stands, and what to say."""
     subject, outcome, said = "", None, event.message
-    match payload_of(event):
-        case TrafficShift():
+    match event.kind:
+        case EventKind.TRAFFIC:
             changed = [region for region in story.regions if region not in before.regions]
             return "", None, "; ".join(f"{region.name}: {shares(region, story)}" for region in changed)
         case _ if event.step == "delivery":
             return "", None, _delivery_line(event, story)
-        case VerdictPayload() as verdict:
+        case EventKind.VERDICT:
+            verdict = VerdictPayload.of(event)
             subject, outcome = f"{verdict.gate}@{verdict.region}", verdict.outcome
             # Upper case, so that an eye that runs over a CI log stops there.
             word = str(outcome) if outcome <= GateOutcome.RUNNING else str(outcome).upper()
             said = f"{verdict.gate} {word}: {verdict.reason or said}"
-        case StepProgress() as count:
+        case EventKind.EVIDENCE:
+            count = StepProgress.of(event)
             subject, said = "progress", f"{count.done} of {count.total}, {said}" if count.total else said
-        case StepFailure():
+        case EventKind.FAILED:
             said = f"FAILED: {said}"
         case _:
             step = story.step(event.step)

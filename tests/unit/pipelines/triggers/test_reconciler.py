@@ -7,10 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter
+from fakes.delivery.registry import FakeLedgers, FakeMarks, FakeStarter, Inbox
 
 from pipelines.requests import DeliveryRequest, QueuedRequest, RequestState
-from pipelines.triggers.queue import RequestQueue
 from pipelines.triggers.reconciler import Reconciler
 from registry.model import DeliverySummary
 from tidegate.core.errors import OutsideError
@@ -23,7 +22,7 @@ class Ground:
     def __init__(self, folder: Path) -> None:
         self.clock = FakeClock()
         self.marks, self.ledgers, self.starter = FakeMarks(), FakeLedgers(), FakeStarter(self._opens)
-        self.inbox = RequestQueue(folder / "inbox.db")
+        self.inbox = Inbox(folder / "inbox.db")
         self.said: list[str] = []
         self.opens = True
         self.restart()
@@ -61,7 +60,7 @@ class Ground:
 
     @property
     def states(self) -> dict[str, RequestState]:
-        return {entry.request.version: entry.state for entry in reversed(self.inbox.last(99))}
+        return {entry.request.version: entry.state for entry in reversed(self.inbox.all)}
 
 
 @pytest.fixture

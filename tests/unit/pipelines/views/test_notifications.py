@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fakes.delivery.records import START, delivered
 from fakes.delivery.world import CHALLENGER_URL, World, a_spec
+from fakes.golden import is_golden
 
 from pipelines.adapters.services import send_by_http
 from pipelines.ports import Listener
@@ -21,7 +22,6 @@ from pipelines.views.notifications import (
     DeliverySubject,
     Notification,
     NotificationChannel,
-    NotificationKind,
     NotTaken,
     deliver_message,
     notification_of,
@@ -32,63 +32,35 @@ from pipelines.views.notifications import (
 )
 from registry.model import Event
 
+GOLDEN = Path(__file__).parents[3] / "golden/notifications"
 SUBJECT = DeliverySubject(delivery="0f3c", model="support-llm", version="2", champion="1", regions=("eu-west-1",))
 SECRET = "https://hooks.example/T0/secret"
 PLACE = NotificationChannel(form="webhook", variable="HOOK", url=SECRET, about=("opened", "closed"))
-NEWS = Notification(kind=NotificationKind.OPENED, at=START, subject=SUBJECT, headline="support-llm 2 is on its way")
+NEWS = Notification(kind="opened", at=START, subject=SUBJECT, headline="support-llm 2 is on its way")
 
 
-async def told(world: World) -> list[Notification]:
+TRAFFIC = "traffic: {requests_per_second: 200}"
+YEAR = "from: 2026-01-01, to: 2026-01-01 02:00, timezone: Europe/Berlin, reason: new year"
+ASKED = "approvals: [{before: finalize, within: 30s, by: names}]"
+WORLDS: Mapping[str, tuple[str, bool]] = {
+    "healthy": ("", True),
+    "wrong answers": ("", False),
+    "an approval": (ASKED, True),
+    "a freeze": (f"freeze: [{{{YEAR}, lift: names}}]", True),
+}
+
+
+@pytest.mark.parametrize("case", WORLDS)
+async def test_people_are_told_in_these_words(tmp_path: Path, case: str) -> None:
+    said, good = WORLDS[case]
+    world = World(tmp_path, a_spec(traffic=f"{said}\n{TRAFFIC}"))
+    if not good:
+        world.chat.scripts[CHALLENGER_URL] = lambda prompt: "fast and wrong"
     subject = subject_of(world.plan, world.ledger.delivery)
     await world.deliver()
-    return [news for event in world.recorder.events if (news := notification_of(event, subject))]
-
-
-async def test_of_a_healthy_version_people_hear_twice(tmp_path: Path) -> None:
-    opened, closed = await told(World(tmp_path))
-    assert (opened.kind, opened.headline) == (
-        NotificationKind.OPENED,
-        "support-llm 2 is on its way to eu-west-1, us-east-1",
-    )
-    assert (closed.kind, closed.headline, closed.outcome) == (
-        NotificationKind.CLOSED,
-        "support-llm 2 is in production",
-        "delivered",
-    )
-
-
-async def test_a_verdict_is_told_when_it_is_given_and_again_when_all_is_back(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.chat.scripts[CHALLENGER_URL] = lambda prompt: "fast and wrong"
-    _, stopped, closed = await told(world)
-    assert (stopped.kind, stopped.step, stopped.outcome) == (
-        NotificationKind.STOPPED,
-        "offline@eu-west-1",
-        "rolled-back",
-    )
-    assert stopped.headline == "support-llm 2 is stopped in offline@eu-west-1"
-    assert stopped.text.startswith("gate quality: canary scores 0.00 against 1.00")
-    assert (closed.kind, closed.headline) == (NotificationKind.CLOSED, "support-llm 2 was rolled back")
-
-
-async def test_no_matter_who_may_approve_is_told_how(tmp_path: Path) -> None:
-    world = World(
-        tmp_path,
-        a_spec(traffic="approvals: [{before: finalize, within: 30s, by: names}]\ntraffic: {requests_per_second: 200}"),
-    )
-    asked = [news for news in await told(world) if news.kind is NotificationKind.APPROVAL]
-    assert [news.headline for news in asked] == ["support-llm 2 waits for an approval of finalize"]
-    assert asked[0].text.startswith(f"`tidegate approve {world.ledger.delivery} finalize --by NAME`")
-
-
-async def test_a_freeze_is_told_with_its_end_its_reason_and_the_way_around_it(tmp_path: Path) -> None:
-    year = "from: 2026-01-01, to: 2026-01-01 02:00, timezone: Europe/Berlin, reason: new year"
-    freeze = f"freeze: [{{{year}, lift: names}}]"
-    world = World(tmp_path, a_spec(traffic=f"{freeze}\ntraffic: {{requests_per_second: 200}}"))
-    held = [news for news in await told(world) if news.kind is NotificationKind.FREEZE]
-    headline = "support-llm 2 waits until 2026-01-01 02:00 CET: frozen: new year"
-    assert [(news.step, news.headline) for news in held] == [("deploy@eu-west-1", headline)]
-    assert held[0].text.startswith(f"`tidegate approve {world.ledger.delivery} freeze --by NAME`")
+    news = [each for event in world.recorder.events if (each := notification_of(event, subject))]
+    told = [each.model_dump_json(include={"kind", "step", "outcome", "headline", "text"}) for each in news]
+    is_golden("\n".join([*told, ""]), GOLDEN / f"{case.replace(' ', '_')}.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +81,7 @@ def test_everything_else_is_for_the_report(event: Event) -> None:
 
 def test_what_a_gate_quotes_is_no_link_and_no_mention_in_chat() -> None:
     news = Notification(
-        kind=NotificationKind.CLOSED,
+        kind="closed",
         at=START,
         subject=SUBJECT,
         headline="a & b",
@@ -122,14 +94,12 @@ def test_what_a_gate_quotes_is_no_link_and_no_mention_in_chat() -> None:
 
 
 def test_a_chat_is_told_what_the_ledger_can_be_held_to() -> None:
-    news = Notification(
-        kind=NotificationKind.CLOSED, at=START, subject=SUBJECT, headline="over", heads=("9f86d0", "60303a")
-    )
+    news = Notification(kind="closed", at=START, subject=SUBJECT, headline="over", heads=("9f86d0", "60303a"))
     assert slack_body(news)["text"] == "*over*\n_delivery 0f3c, ledger 9f86d0, 60303a_"
 
 
 def test_a_program_gets_everything_flat() -> None:
-    opened = Notification(kind=NotificationKind.OPENED, at=START, subject=SUBJECT, headline="")
+    opened = Notification(kind="opened", at=START, subject=SUBJECT, headline="")
     assert set(webhook_body(opened)) == {
         "kind", "at", "headline", "text", "step", "outcome", "delivery", "model", "version", "champion", "regions",
         "heads",

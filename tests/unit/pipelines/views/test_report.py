@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from html import unescape
 
 import pytest
 from fakes.delivery.records import REGIONS, START, Delivery, bad_answers, delivered, slow, users
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from gates.evidence.request_record import RequestRecord
 from pipelines.events.state import state_of
 from pipelines.views.report import DeliveryRecord, during, per_version, render_report, side_by_side
-from pipelines.views.section import LEFT, RIGHT, TITLE, WEIGHTS, ticked, timeline, waits
+from pipelines.views.section import LEFT, RIGHT, TITLE, WEIGHTS, timeline, waits
 from pipelines.views.wording import headline
 from registry.model import Event
 
@@ -60,14 +59,6 @@ def test_what_others_wrote_is_escaped() -> None:
     html = render_report([record(delivery.close("failed", "<img src=x>", 4).events, "<i>")], records=[], title="<u>")
     assert not re.search(r"<script|<img|<b>|<i>|<u>", html)
     assert "&lt;script&gt;" in html
-
-
-@given(st.text(alphabet="`<a& \r"))
-def test_what_stands_between_backticks_is_code_and_nothing_else_is_lost(text: str) -> None:
-    html = ticked(text)
-    assert html.count("<code>") == html.count("</code>") == text.count("`") // 2
-    words = html.replace("<code>", "").replace("</code>", "")
-    assert unescape(words).replace("`", "") == text.replace("`", "")
 
 
 def test_a_delivery_that_never_shared_users_says_so_instead_of_comparing(three: str) -> None:
