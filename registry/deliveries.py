@@ -176,7 +176,7 @@ class MlflowDeliveries:
                 hint="see `tidegate status`",
             )
         run = self._run(delivery)
-        _refuse_ended(run)
+        refuse_ended(summary_of(run))
         return self._ledger(run, writer=uuid4().hex[:8], over=frozenset({owner_of(before)}))
 
     def _carrier(self, patience: timedelta, key: str | None) -> str:
@@ -203,7 +203,7 @@ class MlflowDeliveries:
         while True:
             run = self._run(delivery)
             known = summary_of(run)
-            _refuse_ended(run)
+            refuse_ended(known)
             # One that many processes carry may have none just now; one that works is heard of every few seconds.
             patience = min(known.patience_seconds, LIVE_SECONDS)
             life = self._life(known.model_copy(update={"patience_seconds": patience}))
@@ -399,12 +399,11 @@ def _unknown(delivery: str) -> UnknownDelivery:
     return UnknownDelivery(f"there is no delivery {delivery}", hint="`tidegate status --last 20` lists them")
 
 
-def _refuse_ended(run: StoredRun) -> None:
-    if run.status != tag.NOT_ENDED:
-        raise Refused(
-            f"delivery {run.id} is over: {run.tags.get(tag.OUTCOME)}: {run.tags.get(tag.REASON)}",
-            hint="`tidegate deliver` begins another",
-        )
+def refuse_ended(delivery: DeliverySummary) -> None:
+    """Raise Refused when it is over."""
+    if delivery.ended is not None:
+        over = f"delivery {delivery.id} is over: {delivery.outcome}: {delivery.reason}"
+        raise Refused(over, hint="`tidegate deliver` begins another")
 
 
 def _refusal(other: DeliverySummary) -> DeliveryRuns:

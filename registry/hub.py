@@ -60,9 +60,8 @@ def _hub_errors(uri: str) -> Iterator[None]:
             f"{uri}: no such repository, or not for this token",
             hint="check the name, or set HF_TOKEN to a token that may read it, once its licence is accepted",
         ) from None
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code if error.response is not None else "nothing"
-        raise RegistryError(f"{uri}: the hub answered {status}", hint="try again, or check HF_ENDPOINT") from None
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, httpx2.TransportError, OSError) as error:
-        told = f"{uri}: the hub did not answer ({type(error).__name__})"
-        raise RegistryError(told, hint="check HF_ENDPOINT and the network") from None
+    # The first is an OSError too, as are a cache without the file and HF_HUB_OFFLINE.
+    except (httpx2.TransportError, OSError) as error:
+        response = getattr(error, "response", None)
+        why = f"answered {response.status_code}" if response is not None else f"did not answer ({type(error).__name__})"
+        raise RegistryError(f"{uri}: the hub {why}", hint="try again, or check HF_ENDPOINT and the network") from None

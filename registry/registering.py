@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from threading import Lock
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -29,8 +28,6 @@ from tidegate.core.text import in_bytes
 
 TOGETHER = 4
 """Files that are read at once."""
-PROGRESS_SECONDS = 10.0
-"""Between two lines that say how far the reading of a version is."""
 TOKENIZER_FILES = re.compile(
     r"(tokenizer|special_tokens|added_tokens|vocab|merges|chat_template|config|spiece)[^/]*|[^/]*\.model"
 )
@@ -112,15 +109,13 @@ def adopt(store: Store, found: StoredVersion) -> None:
         DigestMismatch: a file was cut off, or changed while it was read.
     """
     seen = survey(store, found)
-    described, here, lock = dict[str, bytes](), _local_folder(seen.address), Lock()
+    described, here = dict[str, bytes](), _local_folder(seen.address)
     size = in_bytes(seen.size_bytes) if seen.size_bytes else "of a size that the store does not say"
     note(f"{seen.uri}: its {len(seen.sizes)} files are read once for their digests, {size}")
     for path in seen.left_out:
         note(f"{seen.uri}: {path} is not served: code, or what may hold pickled objects")
-    done, told = 0, time.monotonic()
 
     def read(path: str) -> str:
-        nonlocal done, told
         place, listed = seen.places[path], seen.sizes[path]
         with tempfile.TemporaryDirectory(prefix="tidegate-") as made:
             file = here / place if here else Path(made, "file")
@@ -132,13 +127,7 @@ def adopt(store: Store, found: StoredVersion) -> None:
                 raise DigestMismatch(message, hint="try again once nobody writes there")
             if is_described_by(path):
                 described[path] = content_of(file, f"{seen.uri}: {path}")
-            digest = digest_file(file)
-            with lock:
-                done += file.stat().st_size
-                if time.monotonic() >= told + PROGRESS_SECONDS:
-                    told = time.monotonic()
-                    note(f"{seen.uri}: {in_bytes(done)} of {size}")
-        return digest
+            return digest_file(file)
 
     files = together(read, sorted(seen.sizes, key=seen.sizes.__getitem__, reverse=True))
     architecture_of(seen.uri, seen.sizes, described.__getitem__)

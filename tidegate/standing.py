@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -66,14 +67,11 @@ async def status(at: Surroundings, spec: Delivery, wanted: Collection[str] = ())
     known = await call_in_thread(read)
     async with at.fleets(spec, patience=timedelta(0)) as opened:
         fleets = {name: fleet for name, fleet in opened.items() if not wanted or name in wanted}
-        found = await asyncio.gather(*(_region_state(fleet) for fleet in fleets.values()))
-        # One that was silent just now would be waited for once more.
-        seen = [fleet for fleet, each in zip(fleets.values(), found, strict=True) if isinstance(each, RegionState)]
-        carried = await asyncio.gather(*map(_carried, seen))
+        looks = dict(zip(fleets, await asyncio.gather(*map(_look, fleets.values())), strict=True))
     here = {
-        "regions": tuple(state for state in found if isinstance(state, RegionState)),
-        "silent": {region: each for region, each in zip(fleets, found, strict=True) if isinstance(each, str)},
-        "carried": {fleet.region: each for fleet, each in zip(seen, carried, strict=True) if each},
+        "regions": tuple(state for state, _ in looks.values() if isinstance(state, RegionState)),
+        "silent": {region: state for region, (state, _) in looks.items() if isinstance(state, str)},
+        "carried": {region: heartbeat for region, (_, heartbeat) in looks.items() if heartbeat},
         "process": holder(at.state.lock),
         "mlflow": redacted(mlflow_address(at.root, at.tracking_uri)),
     }
@@ -86,24 +84,20 @@ def history(at: Surroundings, spec: Delivery, *, last: int) -> list[tuple[Delive
     return [(each, ledgers.is_alive(each)) for each in ledgers.deliveries(spec.model.name, last=last)]
 
 
-async def _region_state(fleet: Fleet) -> RegionState | str:
+async def _look(fleet: Fleet) -> tuple[RegionState | str, CarrierHeartbeat | None]:
+    """What a region serves, or why that cannot be seen, and who carries it, where the fleet lets us ask."""
+    heartbeat = None
     try:
         state = await fleet.observe()
     except FleetError as error:
-        return str(error)
+        return str(error), None
+    with suppress(FleetError):
+        heartbeat = await fleet.carried() if isinstance(fleet, CarriedFleet) else None
     try:
-        return state.model_copy(update={"foreign_objects": await foreign_objects_in(fleet)})
+        return state.model_copy(update={"foreign_objects": await foreign_objects_in(fleet)}), heartbeat
     except TidegateError as error:
         note(f"{fleet.region}: whose all the objects there are is not known: {error}")
-        return state
-
-
-async def _carried(fleet: Fleet) -> CarrierHeartbeat | None:
-    """Who carries it; a fleet that does not answer, or does not let us ask, says it elsewhere."""
-    try:
-        return await fleet.carried() if isinstance(fleet, CarriedFleet) else None
-    except FleetError:
-        return None
+        return state, heartbeat
 
 
 def report(at: Surroundings, spec: Delivery, *, last: int, target: Path) -> None:
@@ -116,7 +110,11 @@ def report(at: Surroundings, spec: Delivery, *, last: int, target: Path) -> None
     found = ledgers.deliveries(spec.model.name, last=last)
     if not found:
         raise UsageError(f"{spec.model.name} has not been delivered yet", hint="run `tidegate deliver`")
-    told = {delivery.id: _events_of(delivery.id, at.state, ledgers) for delivery in reversed(found)}
+    told: dict[str, Sequence[Event]] = {}
+    for each in reversed(found):
+        # The ledger has every event of every machine, the file more looks at each gate.
+        local = EventFile(at.state.delivery(each.id) / "events.jsonl")
+        told[each.id] = tuple(local.read()) if local.path.exists() else ledgers.events(each.id)
     write_atomically({target: page_of(spec, at.state, told)})
 
 
@@ -147,9 +145,3 @@ def page_of(spec: Delivery, state: StateFolder, told: Mapping[str, Sequence[Even
     deliveries = [DeliveryRecord(id=name, events=tuple(events)) for name, events in told.items()]
     title = f"{spec.metadata.name}: {len(deliveries)} {'delivery' if len(deliveries) == 1 else 'deliveries'}"
     return render_report(deliveries, records=records, title=title)
-
-
-def _events_of(delivery: str, state: StateFolder, ledgers: MlflowDeliveries) -> Sequence[Event]:
-    """What is known of a delivery: the ledger has every event of every machine, the file more looks at each gate."""
-    local = EventFile(state.delivery(delivery) / "events.jsonl")
-    return tuple(local.read()) if local.path.exists() else ledgers.events(delivery)

@@ -24,6 +24,7 @@ from pipelines.run.resume import StepResult, close, take_step
 from pipelines.spec.delivery import Delivery
 from pipelines.spec.sections import LocalFleet
 from pipelines.statements import Prover
+from registry.deliveries import refuse_ended
 from registry.ledger import MlflowLedger
 from registry.model import Event
 from rollouts.cluster.carrier import Carrier
@@ -121,11 +122,7 @@ def run_one_step(
     step = step_of(plan_of(events), step_name)
     if step.id in done_steps(events):
         return StepResult(step=step.id, done=True, reason="done before", exit_code=ExitCode.DELIVERED)
-    if summary.ended is not None:
-        raise Refused(
-            f"delivery {delivery} is over: {summary.outcome}: {summary.reason}",
-            hint="`tidegate deliver` begins another",
-        )
+    refuse_ended(summary)
     if key is not None and summary.key != key:
         raise Refused(
             f"delivery {delivery} was carried on by somebody else since: it has another key than {key}",
@@ -204,18 +201,16 @@ async def _end_trials(spec: Delivery, at: Surroundings, key: str) -> None:
     carrier = Carrier(
         token=uuid4().hex, who=process_name(), key=key, unattended_seconds=spec.fleet.unattended.total_seconds()
     )
+
+    async def end(fleet: Fleet) -> None:
+        try:
+            held = await fleet.carried() if isinstance(fleet, CarriedFleet) else None
+            if held and held.key == key:
+                state = await fleet.rollback(None)
+                back = f"version {state.stable.version} serves all users" if state.stable and not state.weight else ""
+                note(f"{fleet.region}: nothing is on trial any more; {back or 'not back yet'}")
+        except FleetError as error:
+            note(f"{fleet.region}: could not be rolled back: {error}")
+
     async with at.fleets(spec, patience=RETREAT, carrier=carrier) as fleets:
-        await asyncio.gather(*(_end_trial(region, fleet, key) for region, fleet in fleets.items()))
-
-
-async def _end_trial(region: str, fleet: Fleet, key: str) -> None:
-    try:
-        held = await fleet.carried() if isinstance(fleet, CarriedFleet) else None
-        if held is None or held.key != key:
-            return
-        found = await fleet.rollback(None)
-    except FleetError as error:
-        note(f"{region}: could not be rolled back: {error}")
-        return
-    serves = f"version {found.stable.version} serves all users" if found.stable and not found.weight else "not back yet"
-    note(f"{region}: nothing is on trial any more; {serves}")
+        await asyncio.gather(*map(end, fleets.values()))

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from tidegate import __version__
@@ -61,9 +59,6 @@ def _run(arguments: list[str]) -> int:
         # Before anything is imported: scripts ask often.
         print(f"tidegate {__version__}")
         return 0
-    # Before the commands, which import them.
-    refuse_shadowed_packages()
-
     from tidegate.cli.settings import settings
     from tidegate.core.process import notes_to
 
@@ -76,27 +71,6 @@ def _run(arguments: list[str]) -> int:
     # Not `app(...)`: that makes exit codes of what `endings` tells apart.
     with settings() as chosen, notes_to(chosen.note), command.make_context("tidegate", arguments) as context:
         return int(command.invoke(context) or 0)
-
-
-def refuse_shadowed_packages() -> None:
-    """Compare where each package would come from with where tidegate itself is.
-
-    Raises:
-        UsageError: naming the folder that stands in the way.
-    """
-    from tidegate.cli.endings import PACKAGES
-    from tidegate.core.errors import UsageError
-
-    # Asked of the import system without importing: theirs must not run either.
-    home = Path(__file__).resolve().parents[2]
-    for name in PACKAGES:
-        spec = find_spec(name)
-        origin = Path(spec.origin).resolve() if spec and spec.origin else None
-        if origin is None or origin.parents[1] != home:
-            raise UsageError(
-                f"the package `{name}` comes from {origin.parent if origin else 'nowhere'}, not from tidegate",
-                hint="start tidegate by its own script, in an environment of its own (docs/start/install.md)",
-            )
 
 
 @cache

@@ -140,15 +140,14 @@ def approve(
     from pipelines.adapters.specs import kept_spec
     from pipelines.authority.answering import Hearing, Speaker
     from pipelines.events.state import plan_of
+    from registry.deliveries import refuse_ended
     from tidegate.cli.credentials import prover_of
     from tidegate.core.clock import SystemClock
 
     at, speaker = surroundings(), Speaker(by, prover_of(identity))
     deliveries = at.deliveries()
     summary = deliveries.summary(deliveries.whole_id(delivery))
-    if summary.ended is not None:
-        over = f"delivery {summary.id} is over: {summary.outcome}: {summary.reason}"
-        raise Refused(over, hint="`tidegate deliver` begins another")
+    refuse_ended(summary)
     # Said from outside: that a person answers does not mean that the delivery's process lives.
     ledger = deliveries.join(summary.id, carries=False)
     events = ledger.recorded()

@@ -20,8 +20,8 @@ from tidegate import __version__
 from tidegate.core.errors import ExitCode, TidegateError, without_credentials
 from tidegate.core.text import one_line, printable, redacted
 
-PACKAGES = ("pipelines", "rollouts", "gates", "registry", "engine_images", "slo")
-"""Those of the wheel whose names others use, too."""
+PACKAGES = ("tidegate", "pipelines", "rollouts", "gates", "registry", "engine_images", "slo")
+"""Those of the wheel: what is missing of them is no extra."""
 SECRET_NAME = re.compile(r"(?i)token|secret|passw|credential|api_?key|access_?key")
 """Names of variables whose values nobody else may see."""
 SHORT = 20
@@ -46,7 +46,7 @@ def ended_by(error: BaseException, *, debug: bool) -> int:
             message = message.replace("Value error, ", "")
             complain(one_line(f"tidegate: {message}; see `{at.command_path if at else 'tidegate'} --help`"))
             return int(error.exit_code)
-        case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] not in {*PACKAGES, "tidegate"}:
+        case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] not in PACKAGES:
             from tidegate.core.adapters.extras import not_installed
 
             error = not_installed(name)

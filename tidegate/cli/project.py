@@ -71,8 +71,16 @@ def init(
     if source := from_rollout or from_route:
         if path.exists():
             raise UsageError(f"{path} is already there", hint="name another file, which ends in .yaml")
-        drafting = _drafted(source, namespace, container, name, of_route=bool(from_route))
-        write_atomically({path: asyncio.run(drafting)})
+        from pipelines.adapters.fleets import cluster_client
+        from rollouts.drafting import drafted, drafted_from_route
+
+        context, draft = given().context, drafted_from_route if from_route else drafted
+
+        async def read() -> str:
+            async with cluster_client(context, namespace) as cluster:
+                return await draft(cluster, source, context=context or "", container=container, name=name)
+
+        write_atomically({path: asyncio.run(read())})
         say(str(path), f"next: replace what is marked TODO, then: tidegate plan {path}")
         return ExitCode.DELIVERED
     asked = {"--namespace": namespace, "--container": container, "--context": given().context}
@@ -86,17 +94,6 @@ def init(
     write_example(path, name or of_folder or EXAMPLE)
     say(f"next: tidegate plan --offline {path}")
     return ExitCode.DELIVERED
-
-
-async def _drafted(
-    source: str, namespace: str | None, container: str | None, name: str | None, *, of_route: bool
-) -> str:
-    from pipelines.adapters.fleets import cluster_client
-    from rollouts.drafting import drafted, drafted_from_route
-
-    context, draft = given().context, drafted_from_route if of_route else drafted
-    async with cluster_client(context, namespace) as cluster:
-        return await draft(cluster, source, context=context or "", container=container, name=name)
 
 
 def write_example(path: Path, name: str = EXAMPLE) -> None:

@@ -12,7 +12,7 @@ pytest.register_assert_rewrite("tidegate.testing.contract")
 
 from tidegate.testing.chat import FakeChat, FakeTokenizer, Script, answers_500
 from tidegate.testing.clock import START, FakeClock
-from tidegate.testing.contract import FleetContract, MakeEngine, fleet_contract, versions
+from tidegate.testing.contract import FleetContract, MakeEngine, versions
 from tidegate.testing.evidence import FakeEvidence, Load
 from tidegate.testing.fleet import FakeEngine, FakeEngines, FakeFleet, FakeProxy, an_engine, digest_of
 from tidegate.testing.models import write_tiny_model
@@ -34,7 +34,6 @@ __all__ = [
     "an_engine",
     "answers_500",
     "digest_of",
-    "fleet_contract",
     "versions",
     "write_tiny_model",
 ]

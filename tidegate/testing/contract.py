@@ -9,7 +9,6 @@ import pytest
 from pipelines.ports import Fleet, RemembersWayBack
 from rollouts.errors import EngineDidNotStart, NotPossible
 from rollouts.model import Engine, RegionPhase, RegionState, Role
-from tidegate.testing.fleet import an_engine
 
 MakeEngine = Callable[[str], Engine]
 
@@ -26,10 +25,7 @@ def region(state: RegionState) -> RegionState:
 
 @pytest.mark.asyncio
 class FleetContract:
-    """Inherit it and bring the fixtures `fleet` (an empty region), `engine` and `broken` (makes a deploy fail).
-
-    `fleet_contract` does so for a fleet that can be made by a call.
-    """
+    """Inherit it and bring the fixtures `fleet` (an empty region), `engine` and `broken` (makes a deploy fail)."""
 
     async def test_a_region_begins_empty(self, fleet: Fleet) -> None:
         state = await fleet.observe()
@@ -146,36 +142,3 @@ class FleetContract:
             await fleet.deploy(broken("2"))
         assert "out of memory" in (caught.value.detail or "")
         assert region(await fleet.observe()) == region(steady)
-
-
-def fleet_contract(
-    make: Callable[[], Fleet],
-    *,
-    engine: MakeEngine = an_engine,
-    broken: Callable[[Fleet, str], Engine] | None = None,
-) -> type[FleetContract]:
-    """The contract as a test class of a fleet; assign it to a name that begins with `Test`.
-
-    Args:
-        make: gives an empty region, once for each test.
-        engine: makes the engine of a version, such as the fleet can start.
-        broken: makes an engine that this fleet cannot start, because it runs out of memory; without it that promise
-            is skipped.
-    """
-
-    class TestFleetContract(FleetContract):
-        @pytest.fixture
-        def fleet(self) -> Fleet:
-            return make()
-
-        @pytest.fixture
-        def engine(self) -> MakeEngine:
-            return engine
-
-        @pytest.fixture
-        def broken(self, fleet: Fleet) -> MakeEngine:
-            if broken is None:
-                pytest.skip("no `broken` was given")
-            return lambda version: broken(fleet, version)
-
-    return TestFleetContract

@@ -20,7 +20,8 @@ from alike import long
 from fakes.services.embedded_mlflow import write_embedded_mlflow
 
 import tidegate
-from tidegate.testing import FakeClock, fleet_contract, write_tiny_model
+from pipelines.ports import Fleet
+from tidegate.testing import FakeClock, FleetContract, MakeEngine, an_engine, write_tiny_model
 
 pytestmark = pytest.mark.slow(reason="deliveries by a fleet host with engines of its own")
 
@@ -40,7 +41,20 @@ EXAMPLE = loaded(ROOT / "examples/own_fleet/deliver.py")
 SCRIPT = Path(__file__).with_name("dying_delivery.py")
 DYING = loaded(SCRIPT)
 
-TestFleetOfTheExample = fleet_contract(lambda: EXAMPLE.DictFleet("eu-west-1"))
+
+class TestFleetOfTheExample(FleetContract):
+    @pytest.fixture
+    def fleet(self) -> Fleet:
+        fleet: Fleet = EXAMPLE.DictFleet("eu-west-1")
+        return fleet
+
+    @pytest.fixture
+    def engine(self) -> MakeEngine:
+        return an_engine
+
+    @pytest.fixture
+    def broken(self) -> MakeEngine:
+        pytest.skip("it starts every engine")
 
 
 @pytest.fixture(scope="session")

@@ -43,17 +43,6 @@ def keys(folder: Path) -> Path:
     return private
 
 
-@pytest.mark.slow(reason="a process for each command")
-def test_an_untouched_delivery_is_genuine(tidegate: Tidegate, opened: str, state: Path) -> None:
-    said = tidegate("audit", "verify", opened, "--output", "json")
-    (found,) = said.json
-    assert (said.code, found["findings"], found["keys"]) == (0, [], [])
-    assert len(found["heads"]) == 1
-    every = tidegate("audit", "verify", "--all", "delivery.yaml")
-    assert every.code == 0
-    assert every.out.startswith(f"{opened}: 1 events, signed by nobody: nothing was changed\n")
-
-
 @pytest.mark.parametrize("tag", ["tidegate.version", "tidegate.champion"])
 def test_a_tag_beside_the_chain_that_is_edited_is_found(tidegate: Tidegate, opened: str, client: Any, tag: str) -> None:
     client.set_tag(opened, tag, "9")

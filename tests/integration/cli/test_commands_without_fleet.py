@@ -5,32 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from fakes.terminal import Tidegate
 
 from pipelines.adapters.specs import read_delivery
-from pipelines.events.writer import EventEntry, Spool
 from pipelines.model import Left
 from registry.deliveries import MlflowDeliveries
 from registry.model import Event
 from registry.ports import embedded_uri
 from registry.versions import MlflowRegistry
 from tidegate.planning import plan_for
-
-
-def test_what_waits_for_mlflow_is_counted_while_its_process_lives(
-    tidegate: Tidegate, delivery: Path, state: Path
-) -> None:
-    spool = Spool(state / "unwritten", "0f3c")
-    for number in range(3):
-        at = datetime(2026, 1, 1, 12, number, tzinfo=UTC)
-        spool.add(EventEntry(event=Event(at=at, step="delivery", kind="evidence", message="", data={})))
-    said = tidegate("status", "delivery.yaml")
-    assert "3 events are not yet written: MLflow has not taken them\n" in said.out
-    assert tidegate("status", "delivery.yaml", "--output", "json").json["unwritten"] == 3
-    # Other tests have the same state folder.
-    spool.clear()
-    spool.end()
 
 
 def test_a_delivery_that_was_opened_here_is_alive(tidegate: Tidegate, registered: Path, state: Path) -> None:
@@ -82,17 +65,3 @@ def test_what_is_alive_is_not_resumed_and_what_is_over_neither(
         assert (said.code, over in said.err) == (2, True)
     closed = tidegate("stage", "close", "--delivery", opened)
     assert (closed.code, closed.out) == (130, "interrupted: the test says so\n")
-
-
-READERS = ("status", "plan", "status --last 20", "model list")
-
-
-@pytest.mark.parametrize("command", READERS)
-def test_a_command_that_only_reads_makes_nothing(
-    tidegate: Tidegate, delivery: Path, name: str, tmp_path: Path, command: str
-) -> None:
-    before = sorted(tmp_path.rglob("*"))
-    said = tidegate(*command.split(), *([name] if command == "model list" else []), "--state", "there-is-none")
-    # Neither is there a fleet to show, or a model to plan for.
-    assert (said.code, "Traceback" in said.err) == ({"status --last 20": 0, "status": 4}.get(command, 2), False)
-    assert sorted(tmp_path.rglob("*")) == before

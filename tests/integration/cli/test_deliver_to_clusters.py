@@ -106,8 +106,3 @@ def test_an_image_from_elsewhere_than_the_trust_file_allows_is_refused_before_an
         told = said.out if command.startswith("plan") else said.err
         assert "is from none of the allowed repositories: registry.bank.example/engines/*" in told
     assert servers.do(lambda: servers.api("eu-west-1").cluster.list(ROLLOUTS)) == []
-
-
-def test_what_is_for_this_machine_says_so(tidegate: Tidegate, servers: FakeServers) -> None:
-    said = tidegate("deliver", "delivery.yaml", "--users")
-    assert (said.code, "on this machine" in said.err) == (2, True)

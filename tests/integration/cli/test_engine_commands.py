@@ -65,20 +65,6 @@ def login(registry: RegistryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     log_in(registry, tmp_path, PASSWORD, monkeypatch)
 
 
-def test_an_image_is_shown_as_a_person_wants_to_know_it(tidegate: Tidegate, layout: Path) -> None:
-    said = tidegate("engine", "show", f"{layout}:support-llm:7")
-
-    assert said.code == 0
-    for line in (
-        r"model      support-llm:7, 2 files in the image, digest dddddddddddd",
-        "signature  of the engine's manifest",
-        "packages   1 in the SBOM",
-        "  compile cache  ",
-        "  cpu    avx512",
-    ):
-        assert line in said.out
-
-
 def test_an_image_that_is_no_engine_is_one_line(tidegate: Tidegate, tmp_path: Path) -> None:
     small_base(tmp_path / "base")
 

@@ -44,12 +44,6 @@ def test_an_empty_cluster_lacks_everything(servers: FakeServers, tidegate: Tideg
     assert rollout(tidegate, "diff", "--exit-code").code == 1
 
 
-def test_a_cluster_that_has_everything_is_told_so(servers: FakeServers, tidegate: Tidegate) -> None:
-    apply(servers, tidegate)
-    said = rollout(tidegate, "diff", "--exit-code", "--output", "json")
-    assert (said.code, {each["state"] for each in json.loads(said.out)}) == (0, {"same"})
-
-
 def test_what_others_set_by_hand_is_seen(servers: FakeServers, tidegate: Tidegate) -> None:
     apply(servers, tidegate)
     cluster = servers.api(REGION).cluster

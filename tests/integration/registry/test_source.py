@@ -22,8 +22,3 @@ def test_the_entrypoint_pulls_a_versions_files_from_mlflow_itself(
     pulled = ensure(tmp_path / "weights", version.digest, version.files, [Source(source)], EventLog(as_json=False))
     digests = {path: hashlib.sha256((pulled / path).read_bytes()).hexdigest() for path in version.files}
     assert digests == dict(version.files)
-
-
-def test_a_store_on_this_machine_has_no_address(tracking_uri: str, name: str, folder: Path) -> None:
-    registry = MlflowRegistry(tracking_uri)
-    assert registry.source(registry.register(name, folder)) == ""

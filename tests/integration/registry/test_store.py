@@ -126,12 +126,6 @@ def test_versions_count_up_and_keep_tags_and_aliases(store: Store, name: str) ->
     assert store.names_like(name[3:].upper(), 9) == [name]
 
 
-def test_what_was_begun_and_is_abandoned_is_gone(store: Store, name: str) -> None:
-    files = store.begin_files(experiment_name(name), name, "Llama")
-    store.abandon_files(files)
-    assert store.aliases(name) is None
-
-
 ROOTS = {
     "s3": f"s3://{BUCKET}",
     "gcs": f"gs://{BUCKET}",

@@ -22,7 +22,6 @@ from tidegate.core.adapters.prometheus import (
     PrometheusDenied,
     PrometheusRefused,
     PrometheusUnreachable,
-    PrometheusUntrusted,
 )
 
 pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
@@ -112,11 +111,11 @@ async def test_a_certificate_that_nobody_trusted_signed_ends_before_the_password
     with_password: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_SPEC_PASSWORD", PASSWORD)
-    with pytest.raises(PrometheusUntrusted, match="we trust the public authorities"):
+    with pytest.raises(PrometheusUnreachable, match="we trust the public authorities"):
         await asked(endpoint(with_password, auth=BASIC))
     other = tmp_path / "other.crt"
     other.write_bytes(Authority().certificate)
-    with pytest.raises(PrometheusUntrusted, match=f"we trust those in the file {other}"):
+    with pytest.raises(PrometheusUnreachable, match=f"we trust those in the file {other}"):
         await asked(endpoint(with_password, ca={"file": str(other)}, auth=BASIC))
     other.write_text("no certificate")
     with pytest.raises(CredentialMissing, match="holds is no certificate in PEM"):

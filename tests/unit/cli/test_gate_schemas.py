@@ -6,31 +6,21 @@ import json
 from pathlib import Path
 
 import jsonschema_rs
+import pytest
 import yaml
-from fakes.metrics.samples import Serving, in_buckets, mirrored, traffic
 
-from tidegate.cli.project import schema_text
+from tidegate.cli import main
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "gates"
-
-
-def schema(kind: str) -> jsonschema_rs.Draft202012Validator:
-    return jsonschema_rs.Draft202012Validator(json.loads(schema_text(kind)))
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def example_lines() -> list[bytes]:
-    return (EXAMPLE / "evidence.jsonl").read_bytes().splitlines()
+def test_the_examples_are_what_the_schemas_describe(capsys: pytest.CaptureFixture[str]) -> None:
+    def schema(kind: str) -> jsonschema_rs.Draft202012Validator:
+        assert main(["schema", kind]) == 0
+        return jsonschema_rs.Draft202012Validator(json.loads(capsys.readouterr().out))
 
-
-def test_the_example_is_what_the_schemas_describe() -> None:
-    schema("gates").validate(yaml.safe_load((EXAMPLE / "gates.yaml").read_text()))
+    schema("delivery").validate(yaml.safe_load((EXAMPLES / "kubernetes/delivery.yaml").read_text()))
+    schema("gates").validate(yaml.safe_load((EXAMPLES / "gates/gates.yaml").read_text()))
     batches = schema("batch")
-    for line in example_lines():
+    for line in (EXAMPLES / "gates/evidence.jsonl").read_bytes().splitlines():
         batches.validate(json.loads(line))
-
-
-def test_whatever_an_adapter_brings_is_a_batch_of_the_schema() -> None:
-    canary, stable = Serving(per_second=2, scored=0.5), Serving(per_second=5, pods=3)
-    of_traffic, batches = list(traffic(canary, stable, looks=3)), schema("batch")
-    for batch in [*of_traffic, *map(in_buckets, of_traffic), *mirrored(3, lost=0.3)]:
-        batches.validate(json.loads(batch.model_dump_json()))

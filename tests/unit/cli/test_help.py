@@ -52,9 +52,3 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     )
     result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert result.stderr.splitlines()[-1] == ""
-
-
-def test_starting_tidegate_creates_nothing(tmp_path: Any) -> None:
-    code = "from tidegate.cli import main; main([])"
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True)
-    assert list(tmp_path.iterdir()) == []

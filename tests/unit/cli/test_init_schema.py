@@ -32,12 +32,6 @@ def test_its_gates_can_pass_a_healthy_version_at_its_own_traffic(started: Path) 
     assert all(forecast.smallest_regression_share is not None for forecast in forecasts)
 
 
-def test_the_schema_on_stdout_is_the_one_that_init_writes(started: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(["schema"]) == 0
-    assert capsys.readouterr().out == (started / "delivery.schema.json").read_text()
-
-
 def test_what_python_writes_the_spec_reads_again(started: Path) -> None:
     spec = read_delivery(started / "delivery.yaml")
     again = yaml.safe_dump(spec.model_dump(mode="json", by_alias=True, exclude_unset=True))

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tidegate.core.process import cancelled_by_signals, on_after_hangup
+from tidegate.core.process import cancelled_by_signals
 
 HEARD = "stopping: every region goes back first\n"
 PATIENCE = "already stopping; please wait\n"
@@ -60,13 +60,3 @@ async def test_afterwards_signals_mean_what_they_meant_before() -> None:
     loop = asyncio.get_running_loop()
     assert not loop.remove_signal_handler(signal.SIGINT)
     assert not loop.remove_signal_handler(signal.SIGTERM)
-
-
-async def test_one_that_was_ignored_at_the_start_stays_ignored() -> None:
-    """As `nohup` starts a command."""
-    before = signal.getsignal(signal.SIGHUP)
-    with on_after_hangup():
-        async with cancelled_by_signals():
-            send(signal.SIGHUP)
-            await asyncio.sleep(0)
-    assert signal.getsignal(signal.SIGHUP) is before

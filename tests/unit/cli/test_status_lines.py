@@ -135,6 +135,8 @@ def a_report(region: RegionState, *, alive: bool = False, champion: str | None =
 def scenes() -> Iterator[tuple[str, Iterable[str]]]:
     for name, delivery in DELIVERIES.items():
         yield f"a delivery: {name}", lines_of(delivery)
+    away = "https://10.0.0.1:6443 cannot be reached"
+    yield "regions that cannot be seen", lines_of(StatusReport(silent={"a": away, "b": "no context b", "c": away}))
     yield "a delivery: its steps while somebody carries it", lines_of(at_work(alive=True))
     yield "a delivery: its steps once it died", lines_of(at_work(alive=False))
     over = a_delivery(ended=NOON + timedelta(minutes=7), **OVER)

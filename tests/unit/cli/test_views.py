@@ -21,7 +21,7 @@ from pipelines.model import Plan
 from pipelines.plan.planner import make_plan
 from pipelines.views.ci import delivery_junit, delivery_markdown
 from registry.model import Event
-from tidegate.cli.views.delivery import PlainProgress, screen, summary
+from tidegate.cli.views.delivery import Progress, at_work, summary
 from tidegate.cli.views.plan import plan_comment, plan_lines
 
 GOLDEN = Path(__file__).parents[2] / "golden/views"
@@ -46,16 +46,17 @@ STORIES = {"on_its_way": in_canary} | {
 
 def progress(events: Sequence[Event]) -> str:
     console = Console(file=StringIO(), width=80)
-    with PlainProgress(console) as lines:
+    with Progress(console) as lines:
         for event in events:
             lines.on_event(event)
     return _text(console)
 
 
 def terminal(events: Sequence[Event]) -> str:
-    """The last frame, five seconds later, and the summary below it."""
+    """What moves, five seconds later, or what is left to say at the end."""
     console, story = Console(file=StringIO(), width=80), state_of(events)
-    console.print(screen(story, events[-1].at + timedelta(seconds=5), rows=24))
+    if story.outcome is None:
+        console.print(at_work(story, events[-1].at + timedelta(seconds=5)))
     return _text(console) + "".join(f"{line}\n" for line in summary(story))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.core.model import SpecModel
-from tidegate.core.spec import SpecError, load_spec, parse_documents, parse_spec, stated_kind
+from tidegate.core.spec import SpecError, load_spec, parse_spec
 from tidegate.core.yaml_text import Unclear, all_composed, content_of
 
 BOMB = "a0: &a0 [x]\n" + "".join(
@@ -29,11 +29,6 @@ def test_aliases_of_aliases_are_refused_before_they_are_followed(text: str) -> N
         parse_spec(text, Ship, file="ship.yaml")
 
 
-def test_so_they_are_in_a_file_of_several_documents() -> None:
-    with pytest.raises(SpecError, match="aliases of aliases"):
-        parse_documents(BOMB, lambda _: Ship, file="ships.yaml", expected="ships")
-
-
 def test_an_alias_within_itself_is_refused() -> None:
     with pytest.raises(SpecError, match="an alias within what it stands for"):
         parse_spec("name: &a [*a]\n", Ship, file="ship.yaml")
@@ -52,14 +47,6 @@ def test_an_anchor_that_saves_writing_is_no_crime() -> None:
 def test_a_file_without_an_end_is_not_read_to_its_end() -> None:
     with pytest.raises(SpecError, match=r"found a larger file; expected at most 512 KiB"):
         load_spec(Path("/dev/zero"), Ship)
-
-
-def test_the_kind_of_a_file_is_read_before_the_rest(tmp_path: Path) -> None:
-    (tmp_path / "ship.yaml").write_text("kind: Ship\nname: [\n")
-    assert stated_kind(tmp_path / "ship.yaml") is None
-    (tmp_path / "ship.yaml").write_text("kind: Ship\nmast: 1\n")
-    assert stated_kind(tmp_path / "ship.yaml") == "Ship"
-    assert stated_kind(tmp_path / "nowhere.yaml") is None
 
 
 def test_what_is_quoted_is_short_and_holds_no_password() -> None:

@@ -11,7 +11,6 @@ from registry.record import (
     describe,
     entry_tags,
     read_record,
-    summary_tags,
 )
 
 AT = datetime(2026, 1, 1, 9, 30, tzinfo=UTC)
@@ -79,13 +78,6 @@ def test_numbers_go_on_past_four_digits() -> None:
 )
 def test_a_step_names_its_region(step: str, region: str | None) -> None:
     assert StepId.parsed(step).region == region
-
-
-def test_a_list_of_runs_shows_where_each_region_stands() -> None:
-    tags = summary_tags(event())
-
-    assert tags["tidegate.region.eu-west-1"] == "canary@eu-west-1/25 done"
-    assert tags["tidegate.last_step"] == "canary@eu-west-1/25"
 
 
 def test_the_words_of_others_link_nowhere_and_load_nothing_in_the_note() -> None:

@@ -10,7 +10,7 @@ import pytest
 from rollouts.base import BaseFleet, RegionReading, RegionSplit, ServingVersion
 from rollouts.errors import EngineDidNotStart, NotConfirmed, NotPossible
 from rollouts.model import Engine, RegionPhase
-from tidegate.testing import FakeClock, an_engine, fleet_contract, versions
+from tidegate.testing import FakeClock, FleetContract, MakeEngine, an_engine, versions
 
 
 @dataclass
@@ -58,12 +58,22 @@ def a_platform_fleet() -> PlatformFleet:
     return PlatformFleet(Platform())
 
 
-def an_engine_without_memory(fleet: PlatformFleet, version: str) -> Engine:
-    fleet.platform.refused.add(version)
-    return an_engine(version)
+class TestPlatformFleet(FleetContract):
+    @pytest.fixture
+    def fleet(self) -> PlatformFleet:
+        return a_platform_fleet()
 
+    @pytest.fixture
+    def engine(self) -> MakeEngine:
+        return an_engine
 
-TestPlatformFleet = fleet_contract(a_platform_fleet, broken=an_engine_without_memory)
+    @pytest.fixture
+    def broken(self, fleet: PlatformFleet) -> MakeEngine:
+        def make(version: str) -> Engine:
+            fleet.platform.refused.add(version)
+            return an_engine(version)
+
+        return make
 
 
 async def test_room_is_made_before_an_engine_starts() -> None:

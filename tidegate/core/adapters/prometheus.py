@@ -56,10 +56,6 @@ class PrometheusDenied(PrometheusUnreachable):
     """It does not take the credentials, or wants some; `detail` has its own words."""
 
 
-class PrometheusUntrusted(PrometheusUnreachable):
-    """Its certificate is not signed by anyone whom we trust, or is another's."""
-
-
 class PrometheusRefused(OutsideError):
     """It cannot evaluate the query; `detail` has its own words."""
 
@@ -279,7 +275,7 @@ class PrometheusClient:
         tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
         if isinstance(tls, ssl.SSLCertVerificationError):
             authority = f"those in {self._secrets.where(self._at.ca)}" if self._at.ca else "the public authorities"
-            return PrometheusUntrusted(
+            return PrometheusUnreachable(
                 f"the certificate of Prometheus at {self._url} is not trusted: {tls.verify_message}",
                 hint=f"we trust {authority}; name its authority in `ca`",
                 detail=str(error),
