@@ -9,6 +9,7 @@ shares and over the moment when it began, has reached 2 / rollback (each of both
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ from tidegate.core.units import Duration, Percent, format_duration
 def _template(query: str) -> str:
     if "window" not in open_places(query, ("window", *PLACES)):
         raise ValueError("a query with [{{.window}}], as in Sloth's events SLI")
+    if re.search(r"\bincrease\s*\(", query):
+        # Taken for events a second it would be as much evidence as the window has seconds.
+        raise ValueError("events a second: rate() in place of increase()")
     return query
 
 

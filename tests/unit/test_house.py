@@ -61,14 +61,14 @@ def function_lengths() -> dict[str, int]:
 
 
 LINES = {
-    "engine_images": 9_102,
-    "gates": 10_925,
-    "pipelines": 16_305,
-    "registry": 3_187,
-    "rollouts": 13_677,
-    "slo": 3_376,
-    "tidegate": 9_234,
-    "tests": 63_557,
+    "engine_images": 8_687,
+    "gates": 10_310,
+    "pipelines": 16_253,
+    "registry": 3_174,
+    "rollouts": 12_957,
+    "slo": 3_283,
+    "tidegate": 9_043,
+    "tests": 61_531,
 }
 """Of Python, as they stand: the fewest that each part has had. They only fall; what is added is paid for there."""
 SLACK = 150

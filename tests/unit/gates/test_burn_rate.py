@@ -182,6 +182,7 @@ def test_a_watch_counts_what_its_gate_asks() -> None:
         ("objective: 99%\nslower: {metric: queue, than: 1s}", "slower.metric: found 'queue'"),
         ("objective: 99.9%\nerrors_query: sum(rate(e[{{.window}}]))", "total_query: found nothing"),
         ("objective: 99.9%\nerrors_query: sum(rate(e[5m]))", "as in Sloth's events SLI"),
+        ("objective: 99.9%\ntotal_query: sum(increase(e[{{.window}}]))", "expected events a second"),
         ("objective: 99.9%\nerrors_query: e[{{.window}}] {{.pod}}", "not pod"),
         ("objective: 90%", "fast.factor: found 14.4; expected less than 10"),
         ("objective: 99%\nslow: {short: 5m, long: 1m, factor: 6}", "slow.short: found 5m; expected less than 1m"),

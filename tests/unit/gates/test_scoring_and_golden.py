@@ -3,8 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
-from gates.answers.golden import SCORERS, load_golden
+from gates.answers.golden import SCORERS, fits, load_golden
 from gates.model import Scorer
 from tidegate.core.spec import SpecError
 
@@ -33,23 +34,56 @@ def test_answers_are_scored(scorer: Scorer, answer: str, expected: str, points: 
     assert SCORERS[scorer](answer, expected) == pytest.approx(points)
 
 
+A_CITY: dict[str, JsonValue] = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Paris"]}, "population": {"type": "number", "minimum": 1}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "points"),
+    [
+        (' {"city": "Paris", "population": 2e6}\n', 1),
+        ('{"city": "Lyon"}', 0),
+        ('{"city": "Paris", "population": NaN}', 0),
+        ('```json\n{"city": "Paris"}\n```', 0),
+        ("[" * 100_000, 0),
+    ],
+)
+def test_an_answer_fits_its_schema_or_does_not(answer: str, points: float) -> None:
+    assert fits(answer, A_CITY) == points
+
+
 def test_every_line_of_a_golden_set_is_scored_by_its_own_scorer(tmp_path: Path) -> None:
     path = tmp_path / "golden.jsonl"
     path.write_text(
-        '{"prompt": "say ab", "expected": "ab", "scorer": "contains"}\n{"prompt": "word?", "expected": "yes"}\n'
+        '{"prompt": "city?", "schema": {"type": "object"}}\n'
+        '{"prompt": "say ab", "expected": "ab", "scorer": "contains"}\n'
+        '{"prompt": "word?", "expected": "yes"}\n'
     )
     golden = load_golden(path)
-    answers = {"say ab": "So: ab.", "word?": "Yes."}
-    assert [entry.points(answers[entry.prompt], Scorer.EXACT) for entry in golden] == [1, 1]
+    answers = {"city?": "{}", "say ab": "So: ab.", "word?": "Yes."}
+    assert [entry.points(answers[entry.prompt], Scorer.EXACT) for entry in golden] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("line", "scorer", "problem"),
     [
+        (
+            '{"prompt": "p"}',
+            "exact",
+            "golden.jsonl:1: expected: found nothing; expected one of `expected` and `schema`",
+        ),
+        ('{"prompt": "p", "expected": "x", "schema": {}}', "exact", "golden.jsonl:1: expected: found both"),
+        ('{"prompt": "p", "schema": {"type": "objekt"}}', "exact", 'golden.jsonl:1: schema: found "objekt"'),
+        ('{"prompt": "p", "schema": {"$ref": "http://127.0.0.1:9/s"}}', "exact", "golden.jsonl:1: schema: found"),
+        ('{"prompt": "p", "schema": {"$ref": "file:///etc/hosts"}}', "exact", "golden.jsonl:1: schema: found"),
         ('{"prompt": "p", "expected": "four"}', "numeric", "golden.jsonl:1: expected: found 'four'"),
         ('{"prompt": "p", "expected": "nan", "scorer": "numeric"}', "exact", "a number for the numeric scorer"),
         ('{"prompt": "p", "expected": "x", "scorer": "bleu"}', "exact", "'exact', 'numeric' or 'f1'"),
-        ('{"prompt": "p", "expected": ""}', "f1", "golden.jsonl:1: expected: found ''"),
+        ('{"prompt": "p", "expected": ""}', "f1", "golden.jsonl:1: expected: found nothing"),
     ],
 )
 def test_a_line_that_its_scorer_cannot_use_is_refused(tmp_path: Path, line: str, scorer: str, problem: str) -> None:
