@@ -11,9 +11,8 @@ from fakes.bodies import BODIES
 from fakes.delivery.store import MemoryStore
 from fakes.services.http import page
 
-from engine_images.adapters.oci_build import base_in_layout
+from engine_images.adapters.oci_build import base_at
 from engine_images.adapters.oci_layout import INDEX_FILE, OciLayout
-from engine_images.adapters.oci_read import InLayout
 from engine_images.adapters.oci_registry import find_credentials
 from engine_images.errors import BrokenImage, RegistryRefused
 from engine_images.oci.model import CONFIG, LAYER, MANIFEST, Platform, canonical
@@ -43,7 +42,7 @@ def oci_index(body: bytes, folder: Path) -> None:
 def oci_manifest(body: bytes, folder: Path) -> None:
     layout = OciLayout(folder)
     layout.name(layout.put(body, MANIFEST), "x")
-    read_engine(InLayout(layout, "x"))
+    read_engine(OciLayout(folder, "x"))
 
 
 def oci_base(body: bytes, folder: Path) -> None:
@@ -51,7 +50,7 @@ def oci_base(body: bytes, folder: Path) -> None:
     config = layout.put(body, CONFIG).to_dict()
     layers = [layout.put(b"", LAYER).to_dict()]
     layout.name(layout.put(canonical({"config": config, "layers": layers}), MANIFEST), "x")
-    base_in_layout(folder, "x", Platform(architecture="amd64"))
+    base_at(f"{folder}:x", Platform(architecture="amd64"))
 
 
 def docker_config(body: bytes, folder: Path) -> None:
