@@ -14,7 +14,7 @@ import numpy as np
 from gates.analyses.queries import AsksPrometheus, Window, filled
 from gates.evidence import counters
 from gates.evidence.batch import ArmName, Batch, Buckets
-from gates.evidence.counters import NotCounts
+from gates.evidence.counters import NotCounts, Sample
 from gates.evidence.names import (
     BUCKET_EDGE,
     INSTANCE,
@@ -236,9 +236,19 @@ def series_of(answer: SeriesAnswer) -> RawSeries:
     return RawSeries(
         name=labels.pop(NAME, ""),
         labels=labels,
-        values=answer.values,
+        values=_without_markers(answer.values),
         native=bool(answer.histograms),
     )
+
+
+def _without_markers(values: tuple[Sample, ...]) -> tuple[Sample, ...]:
+    """Without the NaN by which VictoriaMetrics before 1.107 says that a series ended; one that stays NaN is kept."""
+    gone = [math.isnan(value) for _, value in values]
+    if not any(gone):
+        return values
+    last = len(gone) - 1
+    stays = [nan and ((at > 0 and gone[at - 1]) or (at < last and gone[at + 1])) for at, nan in enumerate(gone)]
+    return tuple(sample for sample, nan, kept in zip(values, gone, stays, strict=True) if kept or not nan)
 
 
 def number_in(query: str, answer: InstantResult) -> float | None:

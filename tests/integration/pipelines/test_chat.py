@@ -12,8 +12,8 @@ from tidegate.core.errors import OutsideError
 
 async def test_an_answer_has_its_text_tokens_and_times() -> None:
     with chat_server() as server:
-        answer, tokens = await OpenAIChat().ask(server.url, "m", "2 + 2?", max_tokens=8)
-    assert (answer.text, tokens, answer.finish_reason) == ("The answer is four", (0, 1, 2, 3), "stop")
+        answer = await OpenAIChat().ask(server.url, "m", "2 + 2?", max_tokens=8)
+    assert (answer.text, answer.tokens, answer.finish_reason) == ("The answer is four", (0, 1, 2, 3), "stop")
     assert answer.ttft_seconds
     assert answer.duration_seconds
     assert 0.04 < answer.ttft_seconds < answer.duration_seconds - 0.1

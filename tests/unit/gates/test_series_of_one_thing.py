@@ -1,4 +1,4 @@
-"""Two series of one thing are one: replicas of a Prometheus, an edge under two spellings."""
+"""Two series of one thing are one: replicas of a Prometheus, an edge under two spellings, a marker at a series' end."""
 
 from __future__ import annotations
 
@@ -123,7 +123,10 @@ def test_an_edge_is_one_through_an_upgrade_of_prometheus() -> None:
     assert found.counts == (5 * 29, 2 * 29)
 
 
-def test_a_counter_that_is_nan_is_refused() -> None:
+def test_a_marker_is_no_value_and_a_counter_that_stays_nan_is_refused() -> None:
+    ended = [*counter(7)[:20], (BEGIN + 150, "NaN")]
     poisoned = [*counter(7)[:20], *((BEGIN + 150 + 10 * n, "NaN") for n in range(9))]
+    with serving(answer("calls_total", ({}, ended))) as address:
+        assert PrometheusSource(f"http://{address}").counted("x", CANARY, WINDOW) == {"c0": 7 * 13}
     with serving(answer("calls_total", ({}, poisoned))) as address, pytest.raises(Exception, match="no number"):
         PrometheusSource(f"http://{address}").counted("x", CANARY, WINDOW)
