@@ -15,7 +15,6 @@ from fakes.kube.refusal import Refusal
 from fakes.kube.store import Event, copied
 
 from rollouts.errors import ApiError, FleetError
-from rollouts.kube.client import DRY_RUN
 from rollouts.kube.resources import PODS, REPLICA_SETS, PatchKind, Request, Resource
 from tidegate.core.model import Json
 
@@ -92,7 +91,7 @@ class Mirror:
         return [copied(body) for (where, _), body in found if not namespace or where == namespace]
 
     def create(self, resource: Resource, body: Json, *, manager: str, dry_run: bool = False) -> Json:
-        query, (namespace, _) = {"fieldManager": manager} | (DRY_RUN if dry_run else {}), _place(body)
+        query, (namespace, _) = {"fieldManager": manager} | ({"dryRun": "All"} if dry_run else {}), _place(body)
         answer = self._asked(Request("POST", resource, namespace=namespace or None, body=body, query=query))
         return answer if dry_run else self._stored(resource, answer)
 
