@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipelines.load import Quantiles
+from benchmarks.figures import Quantiles
 from tidegate.core.errors import OutsideError
 
 SECONDS = 300.0

@@ -12,9 +12,10 @@ from math import ceil
 from pathlib import Path
 from statistics import mean
 
+from benchmarks.figures import Quantiles
 from benchmarks.load_clients.clients import Place, Task
 from pipelines.adapters.load.process import LocustLoads
-from pipelines.load import RATE_OF_A_PROCESS, LoadOrder, Quantiles, plain_requests
+from pipelines.load import RATE_OF_A_PROCESS, LoadOrder, plain_requests
 
 
 async def main(task: Task, place: Place) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.figures import machine
+from benchmarks.figures import Quantiles, machine
 from benchmarks.load_clients.clients import (
     Client,
     GuideLlm,
@@ -42,7 +42,6 @@ from benchmarks.load_clients.clients import (
 from benchmarks.load_clients.core_time import CoreTime
 from benchmarks.load_clients.engine import engine, told_by_engine
 from engine_images.adapters.environment import find_engine_environment
-from pipelines.load import Quantiles
 from rollouts.adapters.sockets import free_port
 from tidegate.testing import write_tiny_model
 
