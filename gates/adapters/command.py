@@ -27,7 +27,7 @@ from tidegate.core.children import Child, variables_for
 OUTCOME_OF = {0: GateOutcome.PASS, 1: GateOutcome.FAIL, 3: GateOutcome.INCONCLUSIVE}
 KEPT = "what it said is kept as commands/STEP.GATE.txt of the delivery"
 KEPT_BYTES = 64 << 10
-"""The end of each output."""
+"""The end of each output. Twice as much is read, and cut once secrets are out: half of one would be found by nobody."""
 NOT_THERE = 4
 """Exit code of a command that may have an answer when it is asked again."""
 PATIENCE_SECONDS = 5.0
@@ -71,8 +71,12 @@ async def ask_command(
         raise NotAnswered(f"no answer within {seconds:.0f} s", again=False, hint=hint) from error
     finally:
         await _end(process)
+    if len(outputs[0].rstrip().rpartition(b"\n")[2]) > KEPT_BYTES:
+        # Cut it would be no JSON any more, and the exit code alone would count.
+        raise NotAnswered(f"its last line has more than {KEPT_BYTES >> 10} KiB", again=False, hint="write less into it")
     # First of all: what follows ends up in verdicts, errors and kept files.
-    said, errors = (scrubbed(text.decode(errors="replace"), secrets.values()).strip() for text in outputs)
+    texts = (scrubbed(text.decode(errors="replace"), secrets.values()) for text in outputs)
+    said, errors = (text.strip()[-KEPT_BYTES:] for text in texts)
     parts = {"standard output": said, "standard error": errors}
     kept = "\n".join([f"exit code {code}", *(f"{name}:\n{text}" for name, text in parts.items() if text)])
     return Reply(answer=_answer(code, _last_line(said), _last_line(errors), kept), output=kept)
@@ -81,7 +85,7 @@ async def ask_command(
 async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
     found = b""
     while stream and (part := await stream.read(1 << 16)):
-        found = (found + part)[-KEPT_BYTES:]
+        found = (found + part)[-2 * KEPT_BYTES :]
     return found
 
 
@@ -110,8 +114,7 @@ def _answer(code: int, said: str, error: str, kept: str) -> Answer:
         raise NotAnswered(f"something that it needs was not there{words}", again=True, hint=KEPT, output=kept)
     if code not in OUTCOME_OF:
         how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        message = f"{how}, which says nothing of the version{words}"
-        raise NotAnswered(message, again=False, hint=KEPT, output=kept)
+        raise NotAnswered(f"{how}, which says nothing of the version{words}", again=False, hint=KEPT, output=kept)
     by_code = Answer(outcome=OUTCOME_OF[code], reason=f"exit code {code}{words}")
     if not said.startswith("{"):
         return by_code

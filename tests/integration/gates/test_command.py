@@ -76,6 +76,11 @@ async def test_a_verdict_of_a_command(tmp_path: Path, program: str, outcome: str
         ("""print('{"outcome": "good"}')""", "outcome: Value error, found 'good'; expected one of pass, ", False),
         ("""print('{"outcome": "error"}')""", "outcome: Value error, pass, fail or inconclusive", False),
         ("""print('{"numbers": {"a": 1}}')""", "outcome: Field required", False),
+        (
+            """print('{"outcome": "fail", "reason": "' + 70_000 * 'x' + '"}')""",
+            "its last line has more than 64 KiB",
+            False,
+        ),
         ("""print('{"outcome": "pass", "because": 1}')""", "because: Extra inputs are not permitted", False),
     ],
 )
@@ -108,6 +113,9 @@ async def test_a_named_secret_is_in_no_answer_error_or_kept_output(tmp_path: Pat
     said = await asked(tmp_path, program.format(1), variables=("TIDEGATE_SPEC_TEAM_KEY",))
     assert said.answer.reason == "exit code 1: key is ***"
     assert "key is ***" in said.output and "s3cret-key" not in said.output
+    # What is kept begins in the middle of it.
+    long = "import os; print(os.environ['TIDEGATE_SPEC_TEAM_KEY'] + 32_765 * '\\n.')"
+    assert "key" not in (await asked(tmp_path, long, variables=("TIDEGATE_SPEC_TEAM_KEY",))).output
     error = await unanswered(tmp_path, program.format(2), variables=("TIDEGATE_SPEC_TEAM_KEY",))
     assert "s3cret-key" not in error.message + error.output
     missing = await unanswered(tmp_path, "pass", variables=("TIDEGATE_SPEC_OTHER",))
